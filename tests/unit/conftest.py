@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from rm.core.model.asked.array import Array
 from tests.agent_process import Agent, Start, agents
 from tests.command_line import Rmx, caller
 from tests.fake_service import Daemon, serving
@@ -58,6 +59,22 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
         monkeypatch.setenv("RM_DAEMON__SOCKET", daemon.socket)
         monkeypatch.setenv("RM_DAEMON__STATE_DIR", str(tmp_path / "state"))  # for the history of playbooks
         yield daemon
+
+
+@pytest.fixture
+def jobs_of_slurm(daemon: Daemon, rmx: Rmx) -> None:
+    """1 runs on h1; 2 waits; 3 is an array in a partition, of which 3_1 runs as 4; 5 has failed."""
+    rmx("submit", "--job-name=averylongname", "-n2", "--time=90", "--wrap=true")
+    rmx("submit", "--job-name=narrow", "-N3", "--mem=100", "--priority=7", "--wrap=true")
+    rmx("submit", "--job-name=many", "--partition=fast", "--array=0-5%2", "--wrap=true")
+    rmx("submit", "--job-name=many", "--partition=fast", "--wrap=true")
+    rmx("submit", "--job-name=bad", "--wrap=true")
+    service = daemon.service
+    service.run(1)
+    service.put(3, array=Array(waiting="0,2-5", running="1", limit=2))
+    service.run(4, "h2")
+    service.put(4, array_job=3, array_task=1)
+    service.finish(5, 3)
 
 
 @pytest.fixture

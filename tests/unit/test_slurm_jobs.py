@@ -1,47 +1,26 @@
-"""`squeue` and `scancel` on rm's client: what scripts for Slurm read and write."""
+"""`squeue` on rm's client: what scripts for Slurm read and write."""
 
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import re
-import sys
 import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rm.api.reasons import Priority, PriorityWeights
 from rm.cli.slurm.jobs import moment
 from rm.cli.slurm.queue.squeue_columns import COLUMNS
-from rm.client import Client
 from rm.core.model.asked.array import Array
 from rm.core.model.asked.dependency import Dependency, Standing
-from rm.core.model.job import JobState
 from rm.core.model.reasons import Reason, ReasonCode
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
 from tests.slurm_program import Slurm
 
-pytestmark = pytest.mark.usefixtures("a_minute_later")
-
-
-@pytest.fixture(autouse=True)
-def jobs(daemon: Daemon, rmx: Rmx) -> None:
-    """1 runs on h1; 2 waits; 3 is an array in a partition, of which 3_1 runs as 4; 5 has failed."""
-    rmx("submit", "--job-name=averylongname", "-n2", "--time=90", "--wrap=true")
-    rmx("submit", "--job-name=narrow", "-N3", "--mem=100", "--priority=7", "--wrap=true")
-    rmx("submit", "--job-name=many", "--partition=fast", "--array=0-5%2", "--wrap=true")
-    rmx("submit", "--job-name=many", "--partition=fast", "--wrap=true")
-    rmx("submit", "--job-name=bad", "--wrap=true")
-    service = daemon.service
-    service.run(1)
-    service.put(3, array=Array(waiting="0,2-5", running="1", limit=2))
-    service.run(4, "h2")
-    service.put(4, array_job=3, array_task=1)
-    service.finish(5, 3)
+pytestmark = pytest.mark.usefixtures("jobs_of_slurm", "a_minute_later")
 
 
 def test_the_usual_list_is_slurms(slurm: Slurm) -> None:
@@ -257,166 +236,6 @@ def test_what_is_wrong_is_an_error_of_squeue(words: list[str], sentence: str, sl
     assert done.err.startswith(f"squeue: error: {sentence}")
 
 
-def test_the_end_of_options_is_two_dashes(slurm: Slurm, daemon: Daemon) -> None:
-    assert slurm("scancel", "--", "2") == (0, "", "")
-    assert daemon.service.table[2].state is JobState.CANCELLED
-
-
-def cancelled(daemon: Daemon) -> list[int]:
-    return [what[1] for what in daemon.service.log if what[0] == "cancel"]
-
-
-def test_jobs_are_cancelled_without_a_word(slurm: Slurm, daemon: Daemon) -> None:
-    assert slurm("scancel", "1", "3_[2-4]") == (0, "", "")
-    assert cancelled(daemon) == [1, 3]
-    assert slurm("scancel", "5", "99") == (0, "", "")  # over, or never there: as in Slurm
-    told = slurm("scancel", "-v", "99")
-    assert told.code == 0
-    assert told.err.startswith(
-        "scancel: Terminating job 99\n"
-        "scancel: error: Kill job error on job id 99: Invalid job id specified. There is no job 99."
-    )
-
-
-@pytest.mark.parametrize(
-    ("words", "ids"),
-    [
-        (["-n", "narrow"], [2]),
-        (["--me"], [1, 2, 3, 4]),
-        (["-u", "root", "-p", "fast"], [3, 4]),
-        (["-u", "0", "-t", "R"], [1, 4]),
-        (["-t", "PENDING", "3"], [3]),
-        (["-t", "RUNNING", "3"], [4]),
-        (["-t", "RUNNING", "3_1", "3_2"], [4]),
-        (["-w", "h1"], [1]),
-        (["-p", "slow"], []),
-        (["-n", "bad"], []),
-    ],
-    ids=str,
-)
-def test_matching_jobs_are_cancelled(words: list[str], ids: list[int], slurm: Slurm, daemon: Daemon) -> None:
-    assert slurm("scancel", *words) == (0, "", "")
-    assert cancelled(daemon) == ids
-
-
-def noted(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
-    """What is cancelled: jobs with the indices of elements."""
-    asked: list[tuple[int, str]] = []
-    cancel = daemon.service.changes.cancel
-
-    async def note(
-        job_id: int, by: str, signal: int | None, array_tasks: str = "", signal_to: str = ""
-    ) -> Any:
-        asked.append((job_id, array_tasks))
-        return await cancel(job_id, by, signal, array_tasks, signal_to)
-
-    monkeypatch.setattr(daemon.service, "cancel", note)
-    return asked
-
-
-def test_only_those_elements_are_cancelled_that_fit(
-    slurm: Slurm, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = noted(daemon, monkeypatch)
-    assert slurm("scancel", "-t", "PD", "3_[0-3]").code == 0
-    assert asked == [(3, "0,2-3")]
-
-
-def test_of_an_array_that_fits_only_the_waiting_elements_are_cancelled(
-    slurm: Slurm, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = noted(daemon, monkeypatch)
-    assert slurm("scancel", "-t", "PD", "-n", "many").code == 0
-    assert asked == [(3, "0,2-5")]
-
-
-def test_a_signal_is_sent(slurm: Slurm, daemon: Daemon) -> None:
-    assert slurm("scancel", "1", "--signal", "USR1") == (0, "", "")
-    assert slurm("scancel", "-s", "10", "-f", "1") == (0, "", "")
-    assert slurm("scancel", "-b", "-s", "CONT", "1") == (0, "", "")
-    sent = [what[3:] for what in daemon.service.log if what[0] == "cancel"]
-    assert sent == [(10, "steps"), (10, "all"), (18, "script")]
-    over = slurm("scancel", "-s", "USR1", "5")
-    assert (over.code, over.err) == (
-        1,
-        "scancel: error: Kill job error on job id 5: Job/step already completing or completed."
-        " Job 5 has already ended.\n",
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ([], "No job identification provided"),
-        (["abc"], "Invalid job id abc"),
-        (["abc.def"], "Invalid job id abc.def\n"),
-        (["1.batch"], "Invalid job id 1.batch: a step has a number. `scancel --batch --signal=TERM 1`"),
-        (["1."], "Invalid job id 1.: a step has a number."),
-        (["1.\u0663"], "Invalid job id 1.\u0663: a step has a number."),
-        (["1.0.0"], "Invalid job id 1.0.0: a step has a number."),
-        (["3_[1-3].0"], "Invalid job id 3_[1-3].0: a step is of one element. Name each, as in 3_1.0."),
-        (["--me", "1.0"], "Steps are named by themselves"),
-        (["--batch", "1.0"], "--batch and --full are for jobs"),
-        (["--full", "-s", "USR1", "1.0"], "--batch and --full are for jobs"),
-        (["-u", "nobody-of-this-name"], "Invalid user name: nobody-of-this-name"),
-        (["-u", "4000000000"], "Invalid user name: 4000000000"),
-        (["-t", "LOST", "1"], "Invalid job state specified: LOST."),
-        (["-s", "LOUD", "1"], "There is no signal 'LOUD'."),
-        (["--wckey=k", "1"], "--wckey is not supported."),
-    ],
-    ids=str,
-)
-def test_what_is_wrong_is_an_error_of_scancel(
-    words: list[str], sentence: str, slurm: Slurm, daemon: Daemon
-) -> None:
-    done = slurm("scancel", *words)
-    assert (done.code, done.out) == (1, "")
-    assert done.err.startswith(f"scancel: error: {sentence}")
-    assert not cancelled(daemon)
-
-
-def test_cancelling_asks_for_each_job_and_reads_y_and_n(
-    slurm: Slurm, rmx: Rmx, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rmx("submit", "--job-name=kept", "--reservation=night", "--wrap=true")
-    monkeypatch.setattr(sys, "stdin", io.StringIO("maybe\ny\nn\n"))
-    done = slurm("scancel", "-i", "1", "2", "6")
-    asks = [f"Cancel job_id={job} name={name} partition=(null) [y/n]? " for job, name in (
-        ("1", "averylongname"), ("1", "averylongname"), ("2", "narrow"), ("6", "kept"))]  # fmt: skip
-    assert (done.code, done.out, done.err) == (0, "".join(asks), "")
-    assert cancelled(daemon) == [1]
-    assert slurm("scancel", "-R", "day") == (0, "", "")
-    assert slurm("scancel", "--reservation=night") == (0, "", "")
-    assert slurm("scancel", "-t", "COMPLETED") == (0, "", "")
-    assert cancelled(daemon) == [1, 6]
-
-
-def test_cancelling_asks_for_each_step(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, int, int | None]] = []
-    monkeypatch.setattr(
-        "rm.client.step_signals.signal_step",
-        lambda _client, job, step, signal, _note: asked.append((str(job), step, signal)),
-    )
-    monkeypatch.setattr(sys, "stdin", io.StringIO("n\ny\n"))
-    done = slurm("scancel", "-i", "1.0", "2.1")
-    asks = "Cancel step_id=1.0 name=averylongname partition=(null) [y/n]? "
-    asks += "Cancel step_id=2.1 name=narrow partition=(null) [y/n]? "
-    assert (done.code, done.out, done.err) == (0, asks, "")
-    assert asked == [("2", 1, None)]
-
-
-def test_cancelling_says_what_it_does_where_that_is_asked_for(slurm: Slurm, daemon: Daemon) -> None:
-    """As qtoolkit and AiiDA read it."""
-    assert slurm("scancel", "-v", "1") == (0, "", "scancel: Terminating job 1\n")
-    again = slurm("scancel", "-v", "1")
-    assert (again.code, again.out) == (0, "")
-    first, second = again.err.splitlines()
-    assert first == "scancel: Terminating job 1"
-    words = "Job/step already completing or completed"
-    assert second.startswith(f"scancel: error: Kill job error on job id 1: {words}. Job 1 has already ended")
-    assert slurm("scancel", "-v", "-s", "USR1", "4") == (0, "", "scancel: Signal 10 to job 4\n")
-
-
 def test_the_usual_order_of_jobs_is_the_same_whatever_is_shown_of_them(slurm: Slurm, rmx: Rmx) -> None:
     rmx("submit", "--priority=9", "--nice=4", "--wrap=true")
     usual = slurm("squeue", "-h", "-t", "PD", "-o", "%i").out.split()
@@ -426,118 +245,6 @@ def test_the_usual_order_of_jobs_is_the_same_whatever_is_shown_of_them(slurm: Sl
         assert [line.split()[0] for line in shown] == usual
     asked = slurm("squeue", "-h", "-t", "PD", "-o", "%i", "--sort", "P,t,-p").out.split()
     assert asked.index("2") < asked.index("6")
-
-
-def test_priorities_are_listed_with_their_parts(slurm: Slurm, rmx: Rmx, daemon: Daemon) -> None:
-    rmx("submit", "--priority=9", "--nice=4", "--partition=fast,slow", "--wrap=true")
-    rmx("submit", "--priority=9", "--hold", "--wrap=true")
-    assert slurm("sprio").out.splitlines()[0].split() == ["JOBID", "PARTITION", "PRIORITY", "SITE"]
-    assert [line.split() for line in slurm("sprio", "-h").out.splitlines()] == [
-        ["2", "(null)", "7", "7"],
-        ["3_[0,2-5%2]", "fast", "0", "0"],
-        ["6", "fast", "5", "9"],
-        ["6", "slow", "5", "9"],
-    ], "by id, without those that are held"
-    rmx("cancel", "7")
-    assert slurm("sprio", "-h", "-o", "%i %Y", "-p", "slow").out == "6 5\n"
-    assert slurm("sprio", "-h", "-o", "%i", "-j", "3_2,2", "-u", "root").out.split() == ["2", "3_[0,2-5%2]"]
-    assert slurm("sprio", "-u", "root").out.splitlines()[0].split()[2] == "USER"
-    assert "%s, which is not supported" in slurm("sprio", "-o", "%s").err
-    daemon.service.queue_policy = "multifactor"
-    told = [line.split() for line in slurm("sprio", "-j", "6").out.splitlines()]
-    assert told == [
-        ["JOBID", "PARTITION", "PRIORITY", "SITE", "AGE", "FAIRSHARE", "JOBSIZE", "PARTITION"],
-        ["6", "fast", "5007", "9", "2", "5000", "0", "0"],
-        ["6", "slow", "5107", "9", "2", "5000", "0", "100"],
-    ], "a line for each partition"
-    assert slurm("sprio", "-h", "-o", "%r %Y", "-p", "slow").out == "slow 5107\n"
-    assert (
-        "  Priority 5107 = site 9 + age 1.5 + fair share 5000 + size 0.25 + QOS 0 + partition 100 - nice 4.\n"
-        in rmx("why", "6").out
-    )
-    highest = dict(line.split() for line in slurm("sprio", "-h", "-o", "%i %Y", "-S", "Y").out.splitlines())
-    by_sprio = "".join(
-        f"{job} {most}\n" for job, most in sorted(highest.items(), key=lambda one: -int(one[1]))
-    )
-    assert slurm("squeue", "-h", "-o", "%i %Q", "--sort", "-Q,i", "-t", "PD").out == by_sprio
-    assert slurm("squeue", "-h", "-o", "%p", "-j", "6").out == f"{5107 / (1 << 32):.14f}\n"
-    assert "Priority=5107 Nice=4 " in slurm("scontrol", "show", "job", "6").out
-    assert json.loads(slurm("squeue", "--json", "-j", "6").out)["jobs"][0]["priority"] == 5107
-    daemon.service.queue_policy = "srsf"
-    refused = slurm("sprio")
-    assert (refused.code, refused.out) == (1, "")
-    assert refused.err.startswith("sprio: error: sprio does not know what priorities")
-
-
-def test_weights_and_parts_of_priorities_stand_where_slurm_has_them(
-    slurm: Slurm, rmx: Rmx, daemon: Daemon
-) -> None:
-    assert slurm("sprio", "-w").out.splitlines() == [
-        "          JOBID PARTITION   PRIORITY       SITE",
-        "        Weights                               1",
-    ]
-    daemon.service.queue_policy = "multifactor"
-    parts = "       SITE        AGE"
-    after = "  FAIRSHARE    JOBSIZE  PARTITION"
-    assert slurm("sprio", "-w").out.splitlines() == [
-        f"          JOBID PARTITION   PRIORITY{parts}{after}",
-        "        Weights                               1       1000      10000          0      10000",
-    ]
-    # the lines of Slurm 22.05, but for the numbers
-    assert slurm("sprio", "-l", "-j", "2").out.splitlines() == [
-        f"          JOBID PARTITION     USER   PRIORITY{parts}      ASSOC{after}        QOS        NICE"
-        "                 TRES",
-        "              2 (null)        root       5009          7          2          0       5000          0"
-        "          0          0           0                     ",
-    ]
-    assert slurm("sprio", "-w", "-l", "-h").out == (
-        "        Weights                                        1       1000          0      10000          0"
-        "      10000          0                           (null)\n"
-    )
-    assert slurm("sprio", "-n", "-j", "2").out.splitlines() == [
-        "          JOBID PARTITION PRIORITY   AGE        FAIRSHARE  JOBSIZE    PARTITION ",
-        "              2 (null)    0.00000117 0.0015000  0.5000000  0.5000000  0.0000000 ",
-    ]
-    assert slurm("sprio", "-n", "-l", "-j", "2").out.splitlines() == [
-        "          JOBID PARTITION     USER PRIORITY   AGE        ASSOC      FAIRSHARE  JOBSIZE    PARTITION "
-        " QOS        TRES                ",
-        "              2 (null)        root 0.00000117 0.0015000  0.0000000  0.5000000  0.5000000  0.0000000 "
-        " 0.0000000                      ",
-    ]
-    assert slurm("sprio", "-n", "-w", "-h").out == (
-        "        Weights                      1000       10000      0          10000     \n"
-    )
-    by_priority = slurm("sprio", "-h", "-o", "%i", "-S", "-Y,i").out.split()
-    assert by_priority == ["2", "3_[0,2-5%2]"]
-    assert slurm("sprio", "-h", "-o", "%i", "-S", "Y").out.split() == by_priority[::-1]
-    assert "Invalid sort specification: Z." in slurm("sprio", "-S", "Z").err
-    assert slurm("sprio", "-j", "77").out == "Unable to find jobs matching user/id(s) specified\n"
-
-
-def test_priorities_are_sorted_as_numbers(
-    slurm: Slurm, rmx: Rmx, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for priority, nice in ((999, 1000), (1000, 999), (-5, 5)):
-        rmx("submit", f"--priority={priority}", f"--nice={nice}", "--wrap=true")
-
-    def ids(by: str) -> list[str]:
-        return slurm("sprio", "-h", "-o", "%i", "-j", "6,7,8", "-S", by).out.split()
-
-    assert (ids("S"), ids("-S")) == (["8", "6", "7"], ["7", "6", "8"])
-    assert (ids("N"), ids("-N")) == (["8", "7", "6"], ["6", "7", "8"])
-    daemon.service.queue_policy = "multifactor"
-    made = [
-        Priority(
-            job=job, sum=value, site=0, age=value, fair_share=value, size=value, nice=0, qos=value,
-            partition=value,
-        )
-        for job, value in ((6, 999.0), (7, 1000.0), (8, 99_999.0))
-    ]  # fmt: skip
-    weights = PriorityWeights(age=1e3, fair_share=1e3, size=1e3, qos=1e3, partition=1e3)
-    monkeypatch.setattr(Client, "priorities", lambda _: made)
-    monkeypatch.setattr(Client, "priority_weights", lambda _: weights)
-    for letter in "AFJQPafjqpYy":
-        assert (ids(letter), ids(f"-{letter}")) == (["6", "7", "8"], ["8", "7", "6"]), letter
 
 
 def test_a_job_is_listed_in_each_partition_that_it_may_run_in(slurm: Slurm, rmx: Rmx) -> None:
@@ -619,12 +326,6 @@ def test_a_list_is_repeated_until_it_fails(slurm: Slurm, monkeypatch: pytest.Mon
     assert re.fullmatch(r"(\w{3} \w{3} .*\n1\n\n){2}", done.out)
     assert waits == [5, 5]
     assert "--iterate=0 is not a number of seconds" in slurm("sinfo", "-i", "0").err
-
-
-def test_jobs_to_cancel_may_stand_in_a_list(slurm: Slurm, daemon: Daemon) -> None:
-    assert slurm("scancel", "1,2").code == 0
-    assert {daemon.service.table[job].state for job in (1, 2)} <= {JobState.CANCELLED, JobState.COMPLETING}
-    assert slurm("scancel", "1,x") == (1, "", "scancel: error: Invalid job id x\n")
 
 
 def test_times_are_written_as_the_environment_asks(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
