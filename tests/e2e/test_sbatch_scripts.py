@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from tests.cluster import RMX, WAIT_S, Cluster, until
+from tests.cluster import LONG_POLL_S, RMX, WAIT_S, Cluster, until
 from tests.e2e.conftest import MakeCluster
 from tests.shared_directory import share
 
@@ -131,14 +131,11 @@ class Login:
     def ends(self, job: str) -> list[str]:
         """States and codes of a job or of the elements of an array, once all have ended."""
 
-        def found() -> list[str]:
-            left = self(f"squeue -h -t PD,R,CG,CF -o %i -j {job}")
-            assert left.returncode == 0, left.stderr
-            lines = [] if left.stdout.strip() else self(f"sacct -X -n -P -o State,ExitCode -j {job}").stdout
-            return lines.splitlines() if lines else []
+        def ended() -> bool:
+            return bool(self.cluster.client.get("jobs", job, "wait", timeout_s=LONG_POLL_S)["final"])
 
-        ended: list[str] = until(found, f"job {job} ends", PATIENCE_S)
-        return ended
+        until(ended, f"job {job} ends", PATIENCE_S)
+        return self(f"sacct -X -n -P -o State,ExitCode -j {job}").stdout.splitlines()
 
 
 @pytest.fixture(scope="module")
