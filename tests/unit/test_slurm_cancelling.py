@@ -50,6 +50,10 @@ def test_jobs_are_cancelled_without_a_word(slurm: Slurm, daemon: Daemon) -> None
         (["-w", "h1"], [1]),
         (["-p", "slow"], []),
         (["-n", "bad"], []),
+        # a script's variable that is empty names no job
+        *[([f"-{letter}", ""], []) for letter in "nApqwR"],
+        (["--me", "--name="], []),
+        (["-n", "", "1"], []),
     ],
     ids=str,
 )

@@ -236,6 +236,34 @@ def test_what_is_wrong_is_an_error_of_squeue(words: list[str], sentence: str, sl
     assert done.err.startswith(f"squeue: error: {sentence}")
 
 
+def test_an_empty_name_lists_nothing(slurm: Slurm) -> None:
+    """As in Slurm: who waits until `squeue -h -n "$NAME"` is empty does not wait for all jobs."""
+    for letter in "AnpqtuwLR":
+        assert slurm("squeue", "-h", f"-{letter}", "") == (0, "", ""), letter
+        assert slurm("squeue", "-h", "-s", f"-{letter}", "") == (0, "", ""), letter
+    assert slurm("squeue", "-h", "--states=,").out == ""
+    assert slurm("squeue", "-h", "-u", "root,").out
+    assert slurm("sinfo", "-h", "-p", "").out == ""
+    assert all(line.split()[3] == "0" for line in slurm("sinfo", "-h", "-t", "").out.splitlines())
+    for words in (("scancel", "-t", ""), ("scancel", "-u", ""), ("sacct", "-u", "")):
+        done = slurm(*words)
+        assert (done.code, done.out) == (1, ""), words
+        assert "Invalid" in done.err
+
+
+@pytest.mark.parametrize(
+    "words", [("squeue", "-l", "-o", "%i"), ("squeue", "-s", "-l", "-o", "%i"), ("sinfo", "-o", "%n", "-l")]
+)
+def test_own_columns_are_not_mixed_with_those_of_the_long_list(words: tuple[str, ...], slurm: Slurm) -> None:
+    done = slurm(*words)
+    assert (done.code, done.out) == (1, "")
+    assert (
+        "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry." in done.err
+    )
+    both = slurm("squeue", "-o", "%i", "-O", "jobid")
+    assert (both.code, both.out) == (1, "")
+
+
 def test_the_usual_order_of_jobs_is_the_same_whatever_is_shown_of_them(slurm: Slurm, rmx: Rmx) -> None:
     rmx("submit", "--priority=9", "--nice=4", "--wrap=true")
     usual = slurm("squeue", "-h", "-t", "PD", "-o", "%i").out.split()

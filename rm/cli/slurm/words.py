@@ -40,6 +40,20 @@ class Given(NamedTuple):
         """The value's parts between commas."""
         return frozenset(part.strip() for part in self.options.get(name, "").split(",") if part.strip())
 
+    def names_nothing(self, filters: Sequence[str]) -> bool:
+        """Is one of these options there without a name? As in Slurm it chooses nothing then: a script's
+        variable may be empty."""
+        return any(name in self.options and not self.words(name) for name in filters)
+
+    def one_format(self) -> None:
+        """Raises:
+        UsageError: columns are named beside --long. Source: squeue and sinfo of Slurm 22.05
+        """
+        if {"format", "long"} <= self.options.keys():
+            raise UsageError(
+                "Options -o(--format) and -l(--long) are mutually exclusive.", "Please remove one and retry."
+            )
+
 
 def read(words: Sequence[str], known: Options, environment: Mapping[str, str]) -> Given:
     """The options and operands of a command line.

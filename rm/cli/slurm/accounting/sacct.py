@@ -299,6 +299,8 @@ def _lines_typed(jobs: Iterable[Job]) -> dict[int, str]:
 
 
 def _users(given: Given) -> frozenset[str]:
+    if given.names_nothing(("user",)):
+        raise NotFound("Invalid user id: the name is empty")
     names = set()
     for word in given.words("user") | given.words("uid"):
         name = named_by(word)

@@ -80,6 +80,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _list(given: Given) -> int:
+    given.one_format()
     say_cluster(given)
     options, wanted = given.options, _states(given)
     with Asking() as client:
@@ -92,7 +93,8 @@ def _list(given: Given) -> int:
             # as in Slurm one of which nothing is chosen has a line, too
             every = [name for name in (*by_partition(told), *rules) if name != NONE]
             partitions = {**dict.fromkeys(every, ()), **partitions}
-        if named := given.words("partition"):
+        if "partition" in options:
+            named = given.words("partition")
             partitions = {name: found for name, found in partitions.items() if name in named}
         form = _format(options, partitions, usual)
         asks = COLUMNS["M"] in form.columns
@@ -154,7 +156,8 @@ def _state(word: str) -> set[str]:
 def _fits(host: Host, given: Given, wanted: frozenset[str]) -> bool:
     options, state = given.options, state_of(host)
     return (
-        (not wanted or state in wanted)
+        not given.names_nothing(("states",))
+        and (not wanted or state in wanted)
         and ("dead" not in options or state == "down")
         and ("responding" not in options or state != "down")
         and ("list-reasons" not in options or bool(reason_of(host)))

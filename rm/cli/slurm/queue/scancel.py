@@ -38,6 +38,7 @@ OPTIONS = Options(
         "SCANCEL_STATE": "state", "SCANCEL_USER": "user",
     },
 )  # fmt: skip
+NAMING = ("account", "name", "nodelist", "partition", "qos", "reservation")
 FILTERS = ("account", "me", "name", "nodelist", "partition", "qos", "reservation", "state", "user")
 USEFUL = ("PENDING", "RUNNING", "SUSPENDED")  # states of jobs that can be cancelled
 FAILED = 1
@@ -56,12 +57,14 @@ def run(words: Sequence[str]) -> int:
     if not words and not filters:
         raise UsageError("No job identification provided")
     cluster_of(given)
-    signal, state = _signal(given), _state(filters.get("state", ""))
+    signal, state = _signal(given), _state(filters["state"]) if "state" in filters else ""
     to = _receivers(given)
     if steps and filters:
         raise UsageError("Steps are named by themselves, without options that choose jobs.")
     if steps and to != "steps":
         raise UsageError("--batch and --full are for jobs: a signal to a step is for its tasks.")
+    if given.names_nothing(NAMING):
+        return 0
     if filters:
         ids = _matching(filters, state, ids)
     if not ids and not steps:
@@ -114,7 +117,7 @@ def _receivers(given: Given) -> SignalTo:
 
 def _state(text: str) -> str:
     state = SHORT.get(text.upper(), text.upper())
-    if state and state not in (*STATES, *NEVER):
+    if state not in (*STATES, *NEVER):
         raise UsageError(
             f"Invalid job state specified: {text}.", f"Valid job states are {', '.join(USEFUL)}."
         )

@@ -44,6 +44,7 @@ OPTIONS = Options(
         "Format": ("format", "long", "start", "step", "steps"),
     },
 )  # fmt: skip
+FILTERS = ("account", "licenses", "name", "nodelist", "partition", "qos", "reservation", "states", "user")
 _NO_JOB = frozenset({"--job=", "--jobs="})
 _ALIASES = (("jobs", "job"), ("users", "user"), ("step", "steps"))
 USUAL = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
@@ -66,12 +67,14 @@ def run(words: Sequence[str]) -> int:
 
 
 def _list(given: Given) -> int:
+    given.one_format()
     (cluster_of if "json" in given.options else say_cluster)(given)
     _check_users(given)
     if "steps" in given.options:
         from rm.cli.slurm.queue import squeue_steps
 
         running = whole(state=squeue_steps.STATES, mine="me" in given.options)
+        running = [] if given.names_nothing(FILTERS) else running
         sys.stdout.writelines(f"{line}\n" for line in squeue_steps.lines(given, running))
         return 0
     form, options = _format(given), given.options
@@ -152,6 +155,8 @@ def _check_hosts(named: frozenset[str]) -> None:
 
 def _format(given: Given) -> Format:
     options = given.options
+    if {"format", "Format"} <= options.keys():
+        raise UsageError("-o (--format) is incompatible with -O (--Format)")
     if long := options.get("Format"):
         return by_names(long, {**COLUMNS, **NAMED})
     usual = START if "start" in options else LONG if "long" in options else USUAL
@@ -177,6 +182,8 @@ def _states(given: Given) -> frozenset[str]:
 
 def _chosen(listed: Sequence[Any], given: Given, wanted: frozenset[str]) -> list[Any]:
     options = given.options
+    if given.names_nothing(FILTERS):
+        return []
     found = [
         job for job in listed if job.array_rest != ""
     ]  # an array of which nothing is left is its elements
