@@ -166,6 +166,15 @@ def test_jobs_are_held_released_and_requeued_without_a_word(slurm: Slurm, daemon
     assert table[3].held
 
 
+@pytest.mark.parametrize("verb", ["hold", "requeue", "release", "suspend"])
+def test_an_empty_name_is_no_jobs(verb: str, slurm: Slurm, daemon: Daemon) -> None:
+    before = dict(daemon.service.table)
+    done = slurm("scontrol", verb, "jobname=")
+    assert (done.code, done.out) == (1, "")
+    assert "no job that has not ended has the name ''" in done.err
+    assert daemon.service.table == before
+
+
 @pytest.mark.parametrize("name", ["2_1", "3"])
 def test_a_job_requeues_itself_without_a_daemon(
     name: str, slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -116,9 +116,10 @@ def _ids(words: Iterable[str]) -> list[JobId]:
 def _of_name(name: str) -> list[JobId]:
     from rm.cli.slurm.jobs import ENDED, rows
 
-    found = [JobId(row.id) for row in rows(name=name) if row.state not in ENDED]
+    # no name is nobody's, and not everybody's: a script's variable may be empty
+    found = [JobId(row.id) for row in rows(name=name) if row.state not in ENDED] if name else []
     if not found:
-        raise NotFound(f"{WORDS[Refusal.UNKNOWN_JOB]}: no job that has not ended has the name {name}.")
+        raise NotFound(f"{WORDS[Refusal.UNKNOWN_JOB]}: no job that has not ended has the name '{name}'.")
     return found
 
 
