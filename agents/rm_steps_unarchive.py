@@ -10,21 +10,16 @@ from rm_steps_write import described, fix_attributes, mode_from, set_mode, wante
 
 BLOCK = 1 << 20
 LINKS_MOST = 40  # on one way, as the kernel follows
-# by their first bytes, Ansible's names for what reads them
-_HANDLERS = (
-    (b"PK", "ZipArchive"),
-    (b"\x1f\x8b", "TgzArchive"),
-    (b"BZh", "TarBzipArchive"),
-    (b"\xfd7zX", "TarXzArchive"),
-    (b"\x28\xb5\x2f\xfd", "TarZstdArchive"),
-)
+# by their first bytes, Ansible's names for what reads them: its TarArchive takes all that tar knows by itself
+_HANDLERS = ((b"PK", "ZipArchive"), (b"\x1f\x8b", "TgzArchive"))
 
 
 class Member:
-    """One entry: a relative name, its kind, mode, owner, size, target, how to read it, and has it holes?"""
+    """One entry: its name as it is `written` and from the destination, its kind, mode, owner, size, target,
+    how to read it, and has it holes?"""
 
     def __init__(self, name, kind, mode, size, mtime, owner=None, target="", opened=None, holes=False):
-        self.name, self.kind, self.mode, self.size = name, kind, mode, size
+        self.written, self.name, self.kind, self.mode, self.size = name, _relative(name), kind, mode, size
         self.mtime, self.owner, self.target, self.opened = mtime, owner, target, opened
         self.holes = holes
 
@@ -129,7 +124,6 @@ def _tar(path):
 def _tar_members(archive):
     found = []
     for one in archive.getmembers():
-        name = _relative(one.name)
         if one.isdir():
             kind, target = "directory", ""
         elif one.issym():
@@ -143,7 +137,17 @@ def _tar_members(archive):
         reader = (lambda one=one: archive.extractfile(one)) if kind == "file" else None
         owner = (one.uname or str(one.uid), one.gname or str(one.gid), one.uid, one.gid)
         found.append(
-            Member(name, kind, one.mode & 0o7777, one.size, one.mtime, owner, target, reader, one.issparse())
+            Member(
+                one.name.lstrip("/"),
+                kind,
+                one.mode & 0o7777,
+                one.size,
+                one.mtime,
+                owner,
+                target,
+                reader,
+                one.issparse(),
+            )
         )
     return found
 
@@ -158,7 +162,7 @@ def _zip(path):
             found = []
             for one in archive.infolist():
                 bits = one.external_attr >> 16
-                name, mtime = _relative(one.filename), time.mktime((*one.date_time, 0, 0, -1))
+                name, mtime = one.filename.rstrip("/"), time.mktime((*one.date_time, 0, 0, -1))
                 mode = stat_module.S_IMODE(bits) or (0o755 if one.is_dir() else 0o644)
                 if one.is_dir():
                     found.append(Member(name, "directory", mode, 0, mtime))
@@ -190,19 +194,32 @@ def _begins(path):
         return file.read(4)
 
 
-def _chosen(members, args):
-    import fnmatch
+def _chosen(members, args, is_zip):
+    """What `include` and `exclude` leave, as unzip and tar take them: tar's `include` are names as they are
+    written, with what is below them, each of which must be there."""
+    from fnmatch import fnmatchcase
 
-    def hit(member, patterns):
-        return any(
-            fnmatch.fnmatch(member.name, p.rstrip("/")) or member.name.startswith(p.rstrip("/") + "/")
-            for p in patterns
-        )
+    def named(member, name):
+        return member.written == name or member.written.startswith(name + "/")
 
+    def matched(member, pattern):
+        return fnmatchcase(member.written, pattern) or member.written.startswith(pattern + "/")
+
+    def excluded(member, pattern):
+        parts = member.written.split("/")
+        ways = ((low, high) for low in range(len(parts)) for high in range(low + 1, len(parts) + 1))
+        return any(fnmatchcase("/".join(parts[low:high]), pattern) for low, high in ways)
+
+    include, exclude = ([one.rstrip("/") for one in args[name] or ()] for name in ("include", "exclude"))
+    takes, leaves = (matched, matched) if is_zip else (named, excluded)
+    missing = [one for one in include if not any(takes(member, one) for member in members)]
+    if missing:
+        raise StepFailed("The archive does not hold '%s', which 'include' names." % missing[0])
     return [
         one
         for one in members
-        if (not args["include"] or hit(one, args["include"])) and not hit(one, args["exclude"] or ())
+        if (not include or any(takes(one, name) for name in include))
+        and not any(leaves(one, name) for name in exclude)
     ]
 
 
@@ -347,10 +364,10 @@ def _into(run, args, dest, source):
     changes, names = [], []
     wanted_ids(run, args)
     with (_zip if is_zip else _tar)(source) as members:
-        chosen = _chosen(members, args)
+        chosen = _chosen(members, args, is_zip)
         _refuse_ways_out(chosen)
         for member in chosen:
-            names.append(member.name + "/" * (member.kind == "directory"))
+            names.append(member.written + "/" * (member.kind == "directory"))
             path = os.path.normpath(os.path.join(dest, member.name))
             if path == dest:
                 continue  # the destination itself keeps its mode

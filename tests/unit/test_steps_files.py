@@ -304,6 +304,26 @@ def test_unarchive_a_tar(tmp_path: Path, kind: str) -> None:
     assert sorted(os.listdir(out / "p")) == ["ln", "one", "run"]
 
 
+def test_parts_of_a_tar_are_named_as_they_are_written(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for name in ("./d/f", "./one", "./[x]"):
+            archive.addfile(tarfile.TarInfo(name))
+    for number, (given, there) in enumerate(
+        (
+            ({"include": ["./one", "./[x]"]}, ["[x]", "one"]),
+            ({"exclude": ["./d", "o*"]}, ["[x]"]),
+            ({"exclude": ["f"]}, ["[x]", "one"]),
+        )
+    ):
+        out = tmp_path / str(number)
+        out.mkdir()
+        done("unarchive", src=f"{tmp_path}/a.tar", dest=str(out), **given)
+        assert sorted(os.listdir(out)) == there
+    assert "does not hold 'one'" in refused(
+        "unarchive", src=f"{tmp_path}/a.tar", dest=str(tmp_path), include=["one"]
+    )
+
+
 def test_unarchive_a_zip_in_part(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         archive.writestr("q/one", "1")

@@ -100,6 +100,10 @@ class Making(Walk):
         items = up_to_break(task, items, scope)
         if task.module in DYNAMIC_INCLUDES:
             self._include(frame, task, items)
+            if any(item.answer and item.answer.get("failed") for item in items):
+                flags = replace(
+                    flags, ignore_errors=False
+                )  # what cannot be read is never ignored, as in Ansible
         return Waiting(task, items, scope, frame, flags)
 
     def _problem(self, frame: Frame, task: Task, problem: Exception) -> Waiting:
