@@ -149,7 +149,7 @@ def test_a_transfer_whose_end_nobody_says_is_over_at_twice_its_time() -> None:
     made = admitting(sender(1), sender(2, alone_ms=400))
     made.ready(1, 1, 1, 0)
     made.ready(2, 1, 1, 0)
-    due_us = FACTOR * 100 * MS + SLACK_US
+    due_us = 2 * 100 * MS + SLACK_US
     assert made.due_us == due_us
     assert made.passed(due_us - 1) == []
     assert jobs(made.passed(due_us)) == [2]
