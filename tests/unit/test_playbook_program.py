@@ -225,3 +225,12 @@ def test_nothing_is_imported_from_the_directory_that_it_starts_in(python: str, t
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from here')\n")
     (answer,) = ask(python, {"steps": [step(0, "ping")]}, cwd=tmp_path)
     assert answer["results"][0]["ping"] == "pong"
+
+
+def test_little_is_loaded_before_the_first_request() -> None:
+    """Each host of each playbook pays for it."""
+    argv = [sys.executable, "-S", "-E", "-X", "importtime", "-c", LOADER]
+    done = subprocess.run(argv, input=Conversation().opening(), capture_output=True, check=True)
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
+    assert "rm_steps" in loaded
+    assert loaded.isdisjoint({"pathlib", "tempfile", "typing", "urllib.parse"})

@@ -32,15 +32,17 @@ HINT = "Run the playbook again when the host is back."
 
 # nothing is imported from the directory that the login starts in: that is left out before the first import
 # of a file; read the length, then as many bytes; sources become importable; rm_steps runs as if it were the
-# program
+# program. The classes of importlib.abc would take a third of its start: they load pathlib, tempfile and more
 LOADER = """import sys;sys.path=[p for p in sys.path if p]
 sys.version_info<(3,8) and sys.exit('its Python is %d.%d, and rm needs 3.8 or newer: '%sys.version_info[:2]+
  'name one in ansible_python_interpreter, or in hosts.python of rm.toml')
-import json,zlib,importlib.abc as A,importlib.util as U
+import json,zlib,importlib.machinery as M
 f=sys.stdin.buffer;S=json.loads(zlib.decompress(f.read(int(f.readline()))))
-class L(A.MetaPathFinder,A.Loader):
+class L:
  def find_spec(s,n,p=None,t=None):
-  return U.spec_from_loader(n,s) if n in S else None
+  return M.ModuleSpec(n,s) if n in S else None
+ def create_module(s,m):
+  return None
  def exec_module(s,m):
   m.__file__='/dev/null/'+m.__name__+'.py';exec(compile(S[m.__name__],m.__file__,'exec'),m.__dict__)
 sys.meta_path.insert(0,L())
