@@ -173,7 +173,7 @@ def stacked(path, folders=PAM_FOLDERS, depth=0):
 
 def check_order(path, folders=PAM_FOLDERS):
     """Raise Refused where root would start the gate's program with variables that its user wrote, LD_PRELOAD
-    among them: PAM's environment is that of the programs of pam_exec. Refused, too, where something takes the
+    among them: pam_exec gives PAM's environment to its programs. Refused, too, where something takes the
     connection out of the job after the gate has put it there."""
     lines = list(stacked(path, folders))
     sessions = [line for line in lines if line[0] == "session"]
