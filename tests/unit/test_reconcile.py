@@ -9,7 +9,7 @@ import pytest
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Launch, Start
 from rm.core.jobs.lifecycle import Changes, Rules, apply
-from rm.core.jobs.reconcile import STRAYS_MAX, Reported, ReportedTask, reconcile, worth_repeating
+from rm.core.jobs.reconcile import RANKS_MAX, STRAYS_MAX, Reported, ReportedTask, reconcile, worth_repeating
 from rm.core.jobs.state import ClusterState
 from rm.core.jobs.strays import Held
 from rm.core.model.host import Gpu
@@ -220,3 +220,10 @@ def test_as_many_strays_and_gpus_as_a_host_can_claim_are_gone_over_in_short_time
     assert state.free["h1"].gpus == ()
     apply(state, ev.StrayEnded(1_000 + STRAYS_MAX - 1, 1, "h1", 0), 100, Rules(), Changes())
     assert len(state.free["h1"].gpus) == 1_024
+
+
+def test_of_a_stray_with_very_many_ranks_few_enough_are_waited_for() -> None:
+    """Each that ends has all of them gone over."""
+    found = difference(cluster(), *(told(rank, job=9) for rank in range(RANKS_MAX + 5)))
+    (held,) = [e.held for e in found if isinstance(e, ev.StrayFound) and e.held is not None]
+    assert held.ranks == tuple(range(5, RANKS_MAX + 5))

@@ -20,6 +20,7 @@ from rm.core.model.replacing import replace
 from rm.core.model.used import Used
 
 STRAYS_MAX = 200  # of one hello, those that run first: each becomes an action, and more come at the next
+RANKS_MAX = 4_096  # of a stray, the last ones: each end of one goes over them, and no host runs more of a job
 GPUS_MAX = 4_096  # that they are said to hold together: each change of one goes over all of them
 
 
@@ -242,5 +243,8 @@ def _held(state: ClusterState, tasks: Iterable[ReportedTask]) -> Held | None:
     unknown = any(t.gpus is None for t in running) or (job is not None and job.spec.exclusive)
     gpus = None if unknown else tuple(dict.fromkeys(g for t in running for g in t.gpus or ()))
     return Held(
-        tuple(t.rank for t in running), sum(t.cpus for t in running), sum(t.mem_bytes for t in running), gpus
+        tuple(t.rank for t in running[-RANKS_MAX:]),
+        sum(t.cpus for t in running),
+        sum(t.mem_bytes for t in running),
+        gpus,
     )
