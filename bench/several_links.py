@@ -4,7 +4,8 @@
 
 Jobs of one priority on two or three hosts: rings over three hosts, chains, and hosts drawn by chance below
 leaves whose uplinks are contended, too. They come at different times, and end at different times. Two seeds
-each; a case that seems slower is played with eight.
+each; a case that seems slower is played with eight. Then every third job is of high priority: what low and
+high jobs lose, also under classes alone.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from statistics import fmean
 
 from bench.figure import Figure, Settings
 from bench.modes import DEFAULT, LINK_BPS, MODES, NOISE_PCT, PROFILED, UNMANAGED
+from rm.core.model.asked.demand import PRIORITY_HIGH
 from rm.core.model.asked.traffic import TrafficProfile, on_off
-from rm.core.model.job import JobSpec
+from rm.core.model.job import PRIORITY_LOW, JobSpec
 from rm.core.model.network.fabric import Fabric
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
@@ -33,6 +35,8 @@ HOSTS = tuple(f"host{number}" for number in range(1, 7))
 KINDS = ("ring", "chain", "scattered")
 PERIODS_US = (100_000, 120_000, 150_000, 200_000, 300_000)
 CASES, QUICK = 120, 30
+HIGH_CASES, HIGH_EVERY = 60, 3
+CLASSES = "classes alone"
 SEEDS, MORE_SEEDS = (1, 2), tuple(range(1, 9))
 
 
@@ -51,8 +55,8 @@ class Case:
         return Fabric(leaf_of, self.uplinks, LINK_BPS) if self.uplinks else None
 
 
-def drawn(number: int) -> Iterator[Case]:
-    """The same cases each time, of each kind in turn."""
+def drawn(number: int, high: bool = False) -> Iterator[Case]:
+    """The same cases each time, of each kind in turn; `high`: with some jobs of high priority."""
     for at in range(number):
         chance, kind = random.Random(f"several links/{at}"), KINDS[at % len(KINDS)]
         base_us, equal = chance.choice(PERIODS_US), chance.random() < 0.5
@@ -64,12 +68,15 @@ def drawn(number: int) -> Iterator[Case]:
                 on = (HOSTS[index], HOSTS[(index + 1) % 3 if kind == "ring" else index + 1])
             period_us = base_us if equal else round(base_us * chance.choice((0.5, 0.95, 1, 1.03, 2)))
             profile = on_off(period_us, fill / 2, LINK_BPS)
-            jobs.append(job(index, on, profile, chance.uniform(0, 3e6), chance.uniform(8e6, 18e6)))
+            at_us, runs_us = chance.uniform(0, 3e6), chance.uniform(8e6, 18e6)
+            jobs.append(job(index, on, profile, at_us, runs_us, high and index % HIGH_EVERY == 0))
         jitter = chance.choice((0.0, 0.01, 0.03, 0.06))
         yield Case(kind, tuple(jobs), jitter, chance.choice((1, 2)) if kind == "scattered" else 0)
 
 
-def job(index: int, on: tuple[str, ...], profile: TrafficProfile, at_us: float, runs_us: float) -> SimJob:
+def job(
+    index: int, on: tuple[str, ...], profile: TrafficProfile, at_us: float, runs_us: float, high: bool = False
+) -> SimJob:
     """With one task on each of those hosts; it comes at that time, and would run so long alone."""
     spec = JobSpec(
         f"job{index + 1}",
@@ -80,6 +87,7 @@ def job(index: int, on: tuple[str, ...], profile: TrafficProfile, at_us: float, 
         gpus_per_task=1,
         hosts_only=on,
         traffic=profile,
+        priority=PRIORITY_HIGH if high else PRIORITY_LOW,
     )
     return SimJob(round(at_us), spec, program_of(profile, max(10, round(runs_us / profile.period_us))))
 
@@ -125,4 +133,23 @@ def run(settings: Settings) -> list[Figure]:
                 f"{len(pairs)} cases, at most by {max(worse, default=0.0):.1f}", target=unmanaged,
             )
         )  # fmt: skip
-    return figures
+    return [*figures, *beside_high(QUICK if settings.quick else HIGH_CASES)]
+
+
+def beside_high(number: int) -> Iterator[Figure]:
+    """What the slowest low and the slowest high job of a case lose."""
+    slowest: dict[tuple[str, bool], list[float]] = {}
+    for case in drawn(number, high=True):
+        for mode in (DEFAULT, UNMANAGED, CLASSES):
+            lost_pct = lost(case, mode)
+            for high in (False, True):
+                these = [
+                    pct for pct, one in zip(lost_pct, case.jobs, strict=True) if one.spec.is_high is high
+                ]
+                slowest.setdefault((mode, high), []).append(max(these))
+    for high, name in ((False, "low"), (True, "high")):
+        means = {mode: fmean(slowest[mode, high]) for mode in (DEFAULT, UNMANAGED, CLASSES)}
+        yield Figure(
+            f"slowest {name} job, a third of high priority", means[DEFAULT], "%",
+            f"unmanaged {means[UNMANAGED]:.1f} %; classes alone {means[CLASSES]:.1f} %",
+        )  # fmt: skip
