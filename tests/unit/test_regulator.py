@@ -249,6 +249,26 @@ def test_a_job_without_a_profile_gets_one_and_tries_again_when_it_is_unclear(hou
     assert [c.op for c in house.hosts.made].count("profile") == 2
 
 
+def test_a_profile_beside_jobs_that_hardly_communicate_is_taken_as_measured(house: House) -> None:
+    half = {**MEASURED, "phases": [[0, 40_000, 500_000_000]]}
+    house.run(1, traffic=None)
+    house.run(2, traffic=None, low_comm=True)
+    house.see()
+    house.clock.us += module.SILENT_US
+    house.hosts.take("profile").answer(**half)
+    house.settle()
+    half_rate = builders.profile(100, (0, 40, 500))
+    assert house.posted.wait(ev.ProfileMeasured) == ev.ProfileMeasured(1, 1, half_rate, cooperative=False)
+
+
+def test_reports_are_on_the_daemons_clock(house: House) -> None:
+    house.run(1)
+    house.see()
+    house.report(1, [0, 0, 5_700, 100_000, 0, None], host="b")
+    house.settle()
+    assert house.regulator.recent(1) == [(5_000, 100_000)]
+
+
 def test_jobs_that_stay_on_one_host_or_say_low_comm_are_left_alone(house: House) -> None:
     house.run(1, traffic=None, low_comm=True)
     house.do(
