@@ -197,12 +197,14 @@ def test_what_waits_of_a_user_asks_for_a_bounded_number_of_things(tmp_path: Path
     """The leader looks at each of them again whenever something comes free."""
     house = House(tmp_path, pending_demands=3)
     different = [builders.spec(hold=True, mem_bytes_per_task=1 + i) for i in range(5)]
-    submit(house, different[:3] * 2)
 
     def change(job: int, memory: int) -> None:
         update = JobUpdate(mem_bytes_per_task=memory)
         asyncio.run(house.service.changes.update(job, "alice", update, lambda user: True, False))
 
+    with pytest.raises(Conflict, match=r"alice would ask for more than 3 different things"):
+        submit(house, different)  # nor all at once, while nothing waits
+    submit(house, different[:3] * 2)
     for refused in (lambda: submit(house, different[3:]), lambda: change(1, 4)):
         with pytest.raises(Conflict, match=r"alice would ask for more than 3 different things"):
             refused()

@@ -113,9 +113,7 @@ class Backlog:
                 "Submit them when some have started, or export less (limits.pending_bytes).",
             )
 
-        if load.demands and len(more.demands.keys() - load.demands.keys()) + len(load.demands) > (
-            self._demands_max
-        ):
+        if len(more.demands.keys() | load.demands.keys()) > max(self._demands_max, len(load.demands)):
             raise Conflict(
                 f"The waiting jobs of {user} would ask for more than {self._demands_max} different things "
                 "(tasks, processors, memory, GPUs, hosts, features, licences).",
