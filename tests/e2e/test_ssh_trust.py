@@ -85,6 +85,15 @@ def test_weak_algorithms_are_for_those_who_ask_for_them(tmp_path: Path, weak: st
         ssh.connect(host_of(server), replace(settings, weak_algorithms=True)).close()
 
 
+def test_no_setting_is_named_that_would_not_help(tmp_path: Path) -> None:
+    """Paramiko has no key exchange by SHA-1."""
+    with ssh_server(tmp_path / "sshd", "KexAlgorithms diffie-hellman-group14-sha1") as server:
+        settings = replace(settings_of(server, tmp_path / "known_hosts"), weak_algorithms=True)
+        with pytest.raises(Unreachable, match="offers only weak algorithms") as refused:
+            ssh.connect(host_of(server), settings)
+        assert refused.value.hint == "Let its sshd offer others."
+
+
 def test_a_private_key_that_others_can_read_is_not_used(server: SshServer, tmp_path: Path) -> None:
     settings = settings_of(server, tmp_path / "known_hosts")
     open_to_all = tmp_path / "id"

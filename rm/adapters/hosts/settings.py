@@ -16,7 +16,7 @@ class SshSettings:
     says nothing for `agent_dead_after_s` hangs. A lost host is tried again often for `down_after_s`.
     `agent_command` is run on the host as the agent's channel; "" means the deployed agent, run
     by `python`. Without `identity_files` the user's own keys and SSH agent are used; in their names %h is
-    the host's name. `weak_algorithms` allows ciphers, MACs and key exchanges that OpenSSH no longer offers.
+    the host's name. `weak_algorithms` allows ciphers and MACs that OpenSSH no longer offers.
 
     `config` is the configuration of ssh that is followed: "" the user's and the system's, "none" neither,
     else a file. `arguments` are options of ssh for hosts that name none (pairs of variable and text); only

@@ -199,7 +199,7 @@ def _revoked(host: Host, key: paramiko.PKey) -> HostKeyError:
 
 
 def disabled_algorithms(weak: bool) -> dict[str, list[str]]:
-    """What Paramiko offers and is not to be used, unless `weak`: CBC and triple DES, MD5 and SHA-1."""
+    """What Paramiko offers and is not to be used, unless `weak`: CBC, triple DES, MACs by MD5 or SHA-1."""
     if weak:
         return {}
     offered: Any = paramiko.Transport
@@ -252,20 +252,20 @@ _IN_OUR_WORDS = {
 def _unreachable(host: Host, error: Exception, by: Any = None) -> Unreachable:
     what = str(error).strip().rstrip(".") or type(error).__name__
     what = next((ours for theirs, ours in _IN_OUR_WORDS.items() if what.startswith(theirs)), what)
+    where = f"Host {host.name} ({host.address}:{host.port})"
     if isinstance(by, Tunnel):
         return Unreachable(
-            f"Host {host.name} ({host.address}:{host.port}) does not answer over SSH by way of "
+            f"{where} does not answer over SSH by way of "
             f"`{quote(by.program)}`: {(by.said() or what).rstrip('.')}.",
             "That command must work without asking anything.",
         )
     if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
-        return Unreachable(
-            f"Host {host.name} ({host.address}:{host.port}) offers only weak algorithms for SSH: {what}.",
-            "Let its sshd offer others, or set ssh.weak_algorithms = true in rm.toml.",
-        )
+        known = re.search("ciphers|macs", what)  # Paramiko has no other weak ones
+        instead = ", or set ssh.weak_algorithms = true in rm.toml" if known else ""
+        said = f"{where} offers only weak algorithms for SSH: {what}."
+        return Unreachable(said, f"Let its sshd offer others{instead}.")
     return Unreachable(
-        f"Host {host.name} ({host.address}:{host.port}) does not answer over SSH: {what}.",
-        "See whether it is up and its sshd runs.",
+        f"{where} does not answer over SSH: {what}.", "See whether it is up and its sshd runs."
     )
 
 
