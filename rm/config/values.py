@@ -14,6 +14,8 @@ from rm.config.sections import OPEN_TABLES, SECTIONS
 from rm.errors import ConfigError
 from rm.hints import did_you_mean, not_utf8, toml_fault
 
+POLICY_KEY_DOTS = 4  # in policies.options.KIND.NAME.KEY
+
 
 def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """All (dotted key, value) pairs in the order of the sections."""
@@ -72,6 +74,11 @@ def check_key(key: str, where: str) -> None:
     if section not in SECTIONS:
         raise ConfigError(
             f"There is no section [{section}] ({where}).", did_you_mean(section, list(SECTIONS))
+        )
+    if key.startswith("policies.options.") and key.count(".") < POLICY_KEY_DOTS:
+        raise ConfigError(
+            f"'{key}' ({where}) is no option of a policy.",
+            "Put it below [policies.options.KIND.NAME], such as [policies.options.queue.multifactor].",
         )
     if any(key.startswith(table + ".") for table in OPEN_TABLES):
         return

@@ -228,3 +228,5 @@ def test_options_of_policies_are_kept_by_kind(tmp_path: Path) -> None:
         load(tmp_path, "[policies.options.comm.metronom]\nslots = 36\n")
     with pytest.raises(ConfigError, match="no such kind of policy"):
         load(tmp_path, "[policies.options.metronome.x]\nslots = 36\n")
+    with pytest.raises(ConfigError, match=r"'policies\.options\.metronome\.slots' \(.*:2\) is no option of"):
+        load(tmp_path, "[policies.options.metronome]\nslots = 36\n")
