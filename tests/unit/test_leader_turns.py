@@ -218,6 +218,54 @@ def test_what_waits_of_a_user_asks_for_a_bounded_number_of_things(tmp_path: Path
     house.leader.stop()
 
 
+def test_a_requeue_makes_no_more_wait_than_a_submission_may(tmp_path: Path) -> None:
+    """What has ended counts no more, and could else be let wait again beside as much as may."""
+    house = House(tmp_path, pending_jobs=3, pending_demands=2)
+    changes = house.service.changes
+
+    def requeue(job: int) -> None:
+        asyncio.run(changes.requeue(job, "alice"))
+
+    def ended(*specs: JobSpec) -> list[int]:
+        ids = submit(house, specs)
+        asyncio.run(changes.cancel_all(ids, "alice"))
+        return ids
+
+    first, second = ended(*(builders.spec(hold=True, mem_bytes_per_task=1 + i) for i in range(2)))
+    third, like_it = ended(*[builders.spec(hold=True, mem_bytes_per_task=3)] * 2)
+    (array,) = submit(house, [builders.spec(hold=True, array="0-1", mem_bytes_per_task=3)])
+    update = JobUpdate(name="own")
+    asyncio.run(changes.update(array, "alice", update, lambda user: True, False, "0-1"))
+    asyncio.run(changes.cancel_all([array], "alice"))
+    requeue(first)
+    requeue(third)
+    with pytest.raises(Conflict, match=r"alice would ask for more than 2 different things"):
+        requeue(second)
+    with pytest.raises(Conflict, match=r"alice has 2 jobs waiting, and with 3 more would have over 3"):
+        requeue(array)  # its elements have jobs of their own
+    requeue(like_it)
+    with pytest.raises(Conflict, match=r"alice has 3 jobs waiting, and with 1 more would have over 3"):
+        submit(house, [builders.spec(hold=True)])
+    house.leader.stop()
+
+
+def test_a_submission_reads_nothing_of_what_waits_already() -> None:
+    """A user's waiting jobs may name millions of hosts together."""
+    read = 0
+
+    class Name(str):
+        def __hash__(self) -> int:
+            nonlocal read
+            read += 1
+            return super().__hash__()
+
+    backlog = Backlog(10, 1_000, 10)
+    backlog.admit([builders.spec(hosts_excluded=(Name("h1"),))])
+    read = 0
+    backlog.admit([builders.spec()])
+    assert read == 0
+
+
 def test_what_waits_of_a_user_has_a_bounded_size() -> None:
     backlog = Backlog(10, 1_000, 10)
     large = builders.spec(script="#!/bin/sh\n" + "x" * 590)

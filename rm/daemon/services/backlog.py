@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rm.arrays import each, mask
+from rm.core.jobs.events import RequeueRequested
 from rm.core.jobs.state import ClusterState
 from rm.core.model.acceptance import size_bytes
 from rm.core.model.asked.demand import Demand
@@ -61,6 +62,28 @@ def growth_of(state: ClusterState, job: Job, update: JobUpdate, part: str) -> Lo
     return Load(leave, leave * size + more, demands)
 
 
+def load_of_again(state: ClusterState, request: RequeueRequested, back: Iterable[Job]) -> dict[str, Load]:
+    """What the jobs weigh that have ended and that a requeue lets wait again, of which some come `back` into
+    memory with it. A job that runs does not count: it may be requeued however much waits."""
+    recalled = {job.id: job for job in back}
+
+    def found(number: int) -> list[Job]:
+        job = state.jobs.get(number) or recalled.get(number)
+        return [job] if job is not None and job.state.final else []
+
+    again = found(request.job)
+    record = state.jobs.get(request.job) or recalled.get(request.job)
+    if record is not None and (array := record.array) is not None:
+        chosen = mask(request.array_tasks) if request.array_tasks else ~0
+        if request.failed:
+            chosen &= array.has("failed")
+        numbers = {job.array_task: job.id for job in recalled.values()}
+        known = state.elements.get(record.id, {})
+        for task in each((array.has("completed") | array.has("failed") | array.has("cancelled")) & chosen):
+            again += found(known.get(task, numbers.get(task, 0)))
+    return loads_of([job.spec for job in again])
+
+
 class Backlog:
     """What `admit` grants counts until `release`; each job that waits counts by itself once it is there."""
 
@@ -90,6 +113,15 @@ class Backlog:
                 load.demands.update(more.demands)
         return Admission(asked)
 
+    def refuse_again(self, again: dict[str, Load]) -> None:
+        """Of jobs that have ended and are to wait again.
+
+        Raises:
+            Conflict: a user would have too many jobs waiting, or too large or too different ones.
+        """
+        for user, more in again.items():
+            self.refuse_growth(user, more)
+
     def refuse_growth(self, user: str, more: Load) -> None:
         """Of jobs that wait already, by a change.
 
@@ -112,8 +144,9 @@ class Backlog:
                 "environments and lists.",
                 "Submit them when some have started, or export less (limits.pending_bytes).",
             )
-
-        if len(more.demands.keys() | load.demands.keys()) > max(self._demands_max, len(load.demands)):
+        # not by a union, which would hash all that the user asks for
+        different = sum(demand not in load.demands for demand in more.demands)
+        if different and len(load.demands) + different > self._demands_max:
             raise Conflict(
                 f"The waiting jobs of {user} would ask for more than {self._demands_max} different things "
                 "(tasks, processors, memory, GPUs, hosts, features, licences).",

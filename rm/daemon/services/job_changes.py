@@ -234,6 +234,7 @@ class JobChanges:
 
         def make(state: ClusterState) -> list[ev.Event]:
             back = not_there(recalled, state)
+            self._submissions.refuse_again(state, request, back)
             return [ev.JobsRecalled(back), request] if back else [request]
 
         def answer(state: ClusterState) -> Job:

@@ -32,7 +32,7 @@ from rm.core.sharing.qos import qos_for
 from rm.core.sharing.tally import Key
 from rm.daemon.leading.leader import Leader
 from rm.daemon.services.asking import Asking
-from rm.daemon.services.backlog import Admission, Backlog, Load, growth_of, loads_of
+from rm.daemon.services.backlog import Admission, Backlog, Load, growth_of, load_of_again, loads_of
 from rm.daemon.services.job_reading import SLICE, JobReading
 from rm.daemon.services.named_jobs import NamedJobs, named_jobs
 from rm.daemon.services.parts import first_part, weight_of
@@ -149,6 +149,12 @@ class JobSubmissions:
     def refuse_growth(self, state: ClusterState, job: Job, update: JobUpdate, part: str) -> None:
         """Raise for a change after which more would wait of its user than may."""
         self._backlog.refuse_growth(job.spec.user, growth_of(state, job, update, part))
+
+    def refuse_again(
+        self, state: ClusterState, request: ev.RequeueRequested, back: Sequence[Job] = ()
+    ) -> None:
+        """Raise for a requeue after which more would wait of a user than may. `back`: see `load_of_again`."""
+        self._backlog.refuse_again(load_of_again(state, request, back))
 
     def refuse_beyond_limits(
         self, state: ClusterState, job: Job, update: JobUpdate, changed: Sequence[JobSpec]
