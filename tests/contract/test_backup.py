@@ -290,6 +290,24 @@ def test_root_follows_nothing_that_the_daemons_account_put_beside_its_database(
     assert os.geteuid() == 0
 
 
+def test_root_dumps_into_no_link_of_the_daemons_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `rmx restore` keeps of PostgreSQL's is in the state directory, where that account sees it begin."""
+    state, precious, programs = tmp_path / "state", tmp_path / "roots", tmp_path / "bin"
+    state.mkdir()
+    programs.mkdir()
+    precious.write_text("secret")
+    swaps = f"for one in {state}/*.new; do rm $one; ln -s {precious} $one; done"
+    named = "for word; do case $word in --file=*) exec >${word#--file=};; esac; done"
+    (programs / "pg_dump").write_text(f"#!/bin/sh\n{swaps}\n{named}\necho dumped\n")
+    (programs / "pg_dump").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    with suppress(UsageError):  # whatever comes of it
+        back_up_to("postgresql:///rm", state / "kept")
+    assert precious.read_text() == "secret"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave a file to another account")
 def test_what_root_restores_and_upgrades_is_the_daemons_account_s(tmp_path: Path) -> None:
     uid = 4321

@@ -59,11 +59,11 @@ def back_up_to(url: str, file: Path) -> int:
         StoreError, ConfigError: the database cannot be read, or is of no known kind.
     """
     parsed = _parsed(url)
-    with _new_file(file) as aside:
+    with _new_file(file) as (aside, opened):
         if parsed.get_backend_name() == "sqlite":
             _copy_sqlite(Path(str(parsed.database)), aside)
         else:
-            _postgres("pg_dump", ["--format=custom", "--no-owner", f"--file={aside}"], parsed)
+            _postgres("pg_dump", ["--format=custom", "--no-owner"], parsed, into=opened)
     return file.stat().st_size
 
 
@@ -144,17 +144,20 @@ def _parsed(url: str) -> URL:
 
 
 @contextmanager
-def _new_file(file: Path) -> Iterator[Path]:
-    """A file beside it, for its owner only, which takes its name when it is complete and on the disk."""
+def _new_file(file: Path) -> Iterator[tuple[Path, int]]:
+    """A file beside it, for its owner only, which takes its name when it is complete and on the disk. With its
+    descriptor: where the directory is another account's, a link may take the file's place at any time."""
     aside = file.with_name(f"{file.name}.{os.getpid()}.new")
     try:
         if os.path.lexists(file):
             raise UsageError(f"{file} exists already.", "Name another file.")
-        os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        yield aside
-        with open(aside, "rb") as written:
-            os.fsync(written.fileno())
-        os.link(aside, file)  # unlike a rename it replaces nothing
+        opened = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(opened, "wb"):
+            yield aside, opened
+            os.fsync(opened)
+            os.link(aside, file)  # unlike a rename it replaces nothing
+            if not os.path.samestat(os.lstat(file), os.fstat(opened)):
+                raise UsageError(f"Something else lies at {file} than the backup that was written.")
         _sync(file.parent)
     except OSError as error:
         raise UsageError(f"The backup {file} cannot be written: {error.strerror}.") from None
@@ -298,8 +301,11 @@ def _tables(url: URL) -> bool:
     return _postgres("psql", ["--no-psqlrc", "--tuples-only", "--no-align", query], url).strip() == "t"
 
 
-def _postgres(program: str, options: list[str], url: URL | None = None, text: str = "") -> str:
-    """What one of PostgreSQL's programs wrote. The password is in its environment: all see arguments."""
+def _postgres(
+    program: str, options: list[str], url: URL | None = None, text: str = "", into: int = subprocess.PIPE
+) -> str:
+    """What one of PostgreSQL's programs wrote; "" where it wrote that `into` a descriptor. The password is in
+    its environment: all see arguments."""
     environment = dict(os.environ)
     if url is not None:
         if url.password:
@@ -310,7 +316,13 @@ def _postgres(program: str, options: list[str], url: URL | None = None, text: st
         options = [*options, "--dbname=" + start + mark + query.replace("+", "%20")]
     try:
         done = subprocess.run(
-            [program, *options], input=text, env=environment, capture_output=True, text=True, check=False
+            [program, *options],
+            input=text,
+            env=environment,
+            stdout=into,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
     except FileNotFoundError:
         raise Conflict(
@@ -320,4 +332,4 @@ def _postgres(program: str, options: list[str], url: URL | None = None, text: st
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1].rstrip(".")
         raise StoreError(f"{program} failed: {last}. Nothing was changed.")
-    return done.stdout
+    return done.stdout or ""
