@@ -293,7 +293,7 @@ def test_root_follows_nothing_that_the_daemons_account_put_beside_its_database(
 def test_root_dumps_into_no_link_of_the_daemons_account(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `rmx restore` keeps of PostgreSQL's is in the state directory, where that account sees it begin."""
+    """What `rmx restore` keeps of PostgreSQL's is in the state directory: that account sees it begin."""
     state, precious, programs = tmp_path / "state", tmp_path / "roots", tmp_path / "bin"
     state.mkdir()
     programs.mkdir()

@@ -145,8 +145,8 @@ def _parsed(url: str) -> URL:
 
 @contextmanager
 def _new_file(file: Path) -> Iterator[tuple[Path, int]]:
-    """A file beside it, for its owner only, which takes its name when it is complete and on the disk. With its
-    descriptor: where the directory is another account's, a link may take the file's place at any time."""
+    """A file beside it, for its owner only, which takes its name when it is complete and on the disk. With
+    its descriptor: where the directory is another account's, a link may take the file's place at any time."""
     aside = file.with_name(f"{file.name}.{os.getpid()}.new")
     try:
         if os.path.lexists(file):
