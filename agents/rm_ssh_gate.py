@@ -3,6 +3,7 @@
     rm_ssh_gate.py pam [--exempt=GROUP,GROUP]          for pam_exec, in sshd's account and session parts
     rm_ssh_gate.py keys USER [--exempt=GROUP,GROUP]    for AuthorizedKeysCommand, where sshd does without PAM
     rm_ssh_gate.py order FILE                          whether such a part of PAM starts the gate safely
+    rm_ssh_gate.py settings FILE                       whether such settings of sshd lead past the gate
 
 Root, and members of one of the groups, pass. Others need a running job on this host; their connection is
 moved into the control groups of the newest one: it counts against that job's limits, can open the same
@@ -10,6 +11,7 @@ devices and ends with it. playbooks/ssh_gate.yml sets both up; docs/ssh-gate.md 
 """
 
 import contextlib
+import glob
 import grp
 import os
 import pwd
@@ -25,9 +27,11 @@ from rm_spool import Folder
 
 KEYS_BYTES = 1 << 20
 PAM_FOLDERS = ("/etc/pam.d", "/usr/lib/pam.d")
-PAM_LINE = re.compile(r"-?(auth|account|password|session)\s+(\[[^]]*\]|\S+)\s+(\S+)(.*)")
-PAM_DEPTH = 16  # of files that include each other
+PAM_LINE = re.compile(r"-?(auth|account|password|session)\s+(\[[^]]*\]|\S+)\s+(\S+)(.*)", re.IGNORECASE)
+INCLUDE_DEPTH = 16  # of files that include each other
 READS_USERS_ENVIRONMENT = re.compile(r"\buser_readenv=(?!0\b)")
+SSHD_FOLDER = "/etc/ssh"  # what sshd_config includes is named from there
+WAYS_IN = ("authenticationmethods", "authorizedkeyscommand", "authorizedkeysfile", "trustedusercakeys")
 MOVE_SESSIONS = ("pam_systemd.so", "pam_elogind.so", "pam_cgroup.so", "pam_cgfs.so")
 
 
@@ -151,24 +155,41 @@ def own_keys(user):
 
 
 def stacked(path, folders=PAM_FOLDERS, depth=0):
-    """(type, module, arguments) of each line of a service's file of PAM, and of those that it includes."""
+    """(type, control, module, arguments) of each line of a service's file of PAM, and of those that it
+    includes. The control is "" of a line that decides within a substack alone, None of one that no jump
+    counts."""
     with open(path, errors="replace") as file:
         text = file.read().replace("\\\n", " ")
     for line in text.splitlines():
         words = line.partition("#")[0].strip()
         found = PAM_LINE.fullmatch(words)
         kind, control, module, arguments = found.groups() if found else ("", "", "", "")
-        if words.startswith("@include"):
+        kind, control = kind.lower(), control.lower()  # as PAM takes them
+        if words.lower().startswith("@include"):
             control, module = "include", words.split()[-1]
         if control not in ("include", "substack"):
             if module:
-                yield kind, os.path.basename(module), arguments
+                yield kind, control, os.path.basename(module), arguments
             continue
         places = [os.path.join(folder, module) for folder in folders]
-        for place in [one for one in places if os.path.exists(one)][:1] if depth < PAM_DEPTH else ():
+        for place in [one for one in places if os.path.exists(one)][:1] if depth < INCLUDE_DEPTH else ():
+            counted = ""
             for included in stacked(place, folders, depth + 1):
                 if not kind or included[0] == kind:
-                    yield included
+                    yield (included[0], counted, *included[2:]) if control == "substack" else included
+                    counted = None
+
+
+def passed_over(sessions, gate):
+    """The module of a line before that of the gate, from which PAM may go on behind the gate; "" for none."""
+    for at, (_, control, module, arguments) in enumerate(sessions[:gate]):
+        if arguments.split() == ["quiet", "uid", "eq", "0"]:
+            continue  # the playbook's own line: root comes in also where the program is missing
+        between = sum(1 for line in sessions[at + 1 : gate] if line[1] is not None)
+        jumps = [int(count) for count in re.findall(r"=(\d+)\b", control or "")]
+        if control == "sufficient" or "=done" in (control or "") or any(count > between for count in jumps):
+            return module
+    return ""
 
 
 def check_order(path, folders=PAM_FOLDERS):
@@ -177,27 +198,68 @@ def check_order(path, folders=PAM_FOLDERS):
     connection out of the job after the gate has put it there."""
     lines = list(stacked(path, folders))
     sessions = [line for line in lines if line[0] == "session"]
-    ours = [at for at, (_, _, arguments) in enumerate(sessions) if "rm_ssh_gate.py" in arguments]
+    ours = [at for at, line in enumerate(sessions) if "rm_ssh_gate.py" in line[-1]]
     if not ours:
         return
-    if any("type=open_session" not in sessions[at][2].split() for at in ours):
+    if any("type=open_session" not in sessions[at][-1].split() for at in ours):
         raise Refused(
             "rm: the gate's line of the session part lacks type=open_session: at the end of a connection "
             "root would start it with what the user wrote into ~/.pam_environment."
         )
     earlier = [line for line in lines if line[0] in ("auth", "account")] + sessions[: ours[-1]]
-    if any(READS_USERS_ENVIRONMENT.search(arguments) for _, _, arguments in earlier):
+    if any(READS_USERS_ENVIRONMENT.search(line[-1]) for line in earlier):
         raise Refused(
             "rm: a line before the gate's reads ~/.pam_environment (user_readenv=1): users would run "
             "programs as root. Take user_readenv=1 out of sshd's part of PAM, and of what it includes, or "
             "take the gate off (rm_ssh_gate_state=absent) and set it up again."
         )
-    for _, module, _ in sessions[ours[0] :]:
+    ending = passed_over(sessions, ours[0])
+    if ending:
+        raise Refused(
+            "rm: the line of %s before the gate's can end sshd's session part, or jump over the gate: "
+            "connections would be in no job. Let it neither be sufficient nor say done or so high a number."
+            % ending
+        )
+    for _, _, module, _ in sessions[ours[0] :]:
         if module in MOVE_SESSIONS:
             raise Refused(
                 "rm: %s comes after the gate, and takes connections out of the jobs. Take it out of sshd's "
                 "session part, or put it before what reads ~/.pam_environment." % module
             )
+
+
+def settings(path, folder=SSHD_FOLDER, depth=0):
+    """(keyword, value) of each line of sshd's settings, and of the files that it includes."""
+    with open(path, errors="replace") as file:
+        lines = file.read().splitlines()
+    for line in lines:
+        keyword, value = re.fullmatch(r"\s*([^\s=\"]*)[\s=]*(.*?)\s*", line).groups()
+        if not keyword or keyword.startswith("#"):
+            continue
+        if keyword.lower() != "include":
+            yield keyword.lower(), value.replace('"', "")
+            continue
+        for pattern in value.replace('"', "").split():
+            for found in sorted(glob.glob(os.path.join(folder, pattern))) if depth < INCLUDE_DEPTH else ():
+                yield from settings(found, folder, depth + 1)
+
+
+def check_settings(path, folder=SSHD_FOLDER):
+    """Raise Refused where users could come in past the gate, whose settings stand at the end: of several
+    Match blocks the first that says something counts."""
+    who = said = ""
+    for keyword, value in [*settings(path, folder), ("match", "")]:
+        if "rm_ssh_gate.py" in value:
+            return
+        if keyword == "match" and said:
+            raise Refused(
+                "rm: `Match %s` in sshd's settings says %s before the gate does: whom it is for would log in "
+                "without a job. Take that out, or let sshd use PAM (UsePAM yes)." % (who, said)
+            )
+        if keyword == "match":
+            who = value
+        elif who and who.lower().split() != ["user", "root"] and keyword in WAYS_IN:
+            said = keyword
 
 
 def account_of(name):
@@ -238,6 +300,8 @@ def main(arguments):
             keys(arguments[1], groups)
         elif len(arguments) == 2 and arguments[0] == "order":
             check_order(arguments[1])
+        elif len(arguments) == 2 and arguments[0] == "settings":
+            check_settings(arguments[1])
         else:
             sys.stderr.write(__doc__)
             return 2

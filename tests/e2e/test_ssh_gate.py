@@ -38,6 +38,11 @@ def cluster(make_cluster: MakeCluster) -> Cluster:
         done = cluster.lab.exec(name, ["sh", "-c", script], input=public)
         assert done.returncode == 0, done.stderr
     cluster.lab.exec(name, ["sh", "-c", f"groupadd {GROUP}; usermod -aG {GROUP} {OPERATOR}"])
+    authority = Path(cluster.lab.key).with_name("authority")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", authority], check=True)
+    cluster.write(name, "/etc/ssh/authority.pub", authority.with_suffix(".pub").read_text())
+    trusts = f"echo TrustedUserCAKeys /etc/ssh/authority.pub >>{SETTINGS}; kill -HUP $(cat /run/sshd.pid)"
+    cluster.lab.exec(name, ["sh", "-c", trusts])
     return cluster
 
 
@@ -174,3 +179,17 @@ def test_root_runs_nothing_with_an_environment_that_a_user_wrote(gated: Cluster)
         assert gated.lab.exec(name, written).stdout == b""
     finally:
         gated.lab.exec(name, ["sh", "-c", f"rm -f {home}/.pam_environment {home}/loaded*"])
+
+
+def test_a_certificate_needs_a_job_too(gated: Cluster, tmp_path: Path) -> None:
+    key, authority = tmp_path / "key", Path(gated.lab.key).with_name("authority")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    signs = ["ssh-keygen", "-q", "-s", authority, "-I", "test", "-n", f"{USER},root", f"{key}.pub"]
+    subprocess.run(signs, check=True)
+
+    def log_in_with_it(user: str) -> int:
+        said = [str(key) if word == str(gated.lab.key) else word for word in words(gated, user, "true")]
+        return subprocess.run(said, capture_output=True, check=False).returncode
+
+    assert log_in_with_it("root") == 0
+    assert log_in_with_it(USER) == 255

@@ -1,4 +1,5 @@
-"""Where in sshd's part of PAM the gate may stand: root starts its program with PAM's environment."""
+"""Where in sshd's part of PAM the gate may stand: root starts its program with PAM's environment. And what
+may stand before it in sshd's settings, where there is no PAM."""
 
 from __future__ import annotations
 
@@ -46,9 +47,12 @@ def test_a_safe_order(tmp_path: Path, text: str) -> None:
         READS.replace("required", "[success=ok default=ignore]"),
         READS.replace("required", "\\\n required"),
         READS.replace("session", "auth"),
+        READS.replace("session", "Session"),
         "@include other\n",
+        "@INCLUDE other\n",
         "session include other\n",
         "session substack other\n",
+        "session SUBSTACK other\n",
     ],
 )
 def test_nothing_that_a_user_wrote_becomes_the_environment_of_roots_program(
@@ -73,6 +77,45 @@ def test_nothing_takes_the_connection_out_of_the_job_afterwards(tmp_path: Path) 
     assert "pam_systemd.so" in refused(tmp_path, GATE + "@include other\n", other=MANAGER)
 
 
+ROOT = "session [success=1 default=ignore] pam_succeed_if.so quiet uid eq 0\n"
+JUMP = "session [success=1 default=ignore] pam_succeed_if.so service in crond quiet use_uid\n"
+UNIX = "session required pam_unix.so\n"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "session sufficient pam_unix.so\n",
+        "session Sufficient pam_unix.so\n",
+        "session [success=done default=ignore] pam_unix.so\n",
+        "@include other\n",
+        JUMP,
+        "session [default=2] pam_unix.so\n" + UNIX,
+        "session [default=3] pam_unix.so\nsession substack two\n" + UNIX,
+    ],
+)
+def test_nobody_comes_in_past_the_gate(tmp_path: Path, before: str) -> None:
+    others = {"other": UNIX.replace("required", "sufficient"), "two": UNIX + UNIX}
+    assert "in no job" in refused(tmp_path, before + GATE, **others)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        ROOT,
+        JUMP + ROOT,
+        JUMP + UNIX,  # as in Debian's and Fedora's files
+        "session [default=1] pam_permit.so\nsession requisite pam_deny.so\n@include two\n",
+        "auth sufficient pam_unix.so\naccount sufficient pam_unix.so\n",
+        "session substack other\n",  # which ends itself alone
+        "session [default=2] pam_unix.so\nsession substack two\n" + UNIX,
+    ],
+)
+def test_jumps_that_end_before_the_gate_are_safe(tmp_path: Path, before: str) -> None:
+    others = {"other": UNIX.replace("required", "sufficient"), "two": UNIX + UNIX}
+    assert refused(tmp_path, before + GATE, **others) == ""
+
+
 def test_a_playbook_that_validates_with_it_is_told(tmp_path: Path) -> None:
     (tmp_path / "sshd").write_text(READS + GATE)
     words = [sys.executable, "-S", "-E", str(AGENTS / "rm_ssh_gate.py"), "order", str(tmp_path / "sshd")]
@@ -81,3 +124,46 @@ def test_a_playbook_that_validates_with_it_is_told(tmp_path: Path) -> None:
     assert "user_readenv=1" in done.stderr
     (tmp_path / "sshd").write_text(GATE + READS)
     assert subprocess.run(words, check=False).returncode == 0
+
+
+PROGRAM_OF_KEYS = "AuthorizedKeysCommand /opt/rm/agents/rm_ssh_gate.py keys %u\n"
+OURS = f"Match User *,!root\n  AuthorizedKeysFile none\n  {PROGRAM_OF_KEYS}"
+KEYS = "AuthorizedKeysFile .ssh/authorized_keys\n"
+
+
+def led_past(folder: Path, text: str, included: str = "") -> str:
+    (folder / "conf.d").mkdir()
+    (folder / "conf.d" / "10-site.conf").write_text(included)
+    (folder / "sshd_config").write_text(text)
+    try:
+        rm_ssh_gate.check_settings(folder / "sshd_config", folder)
+    except rm_ssh_gate.Refused as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("text", "included"),
+    [
+        ("Match Group staff\n" + KEYS, ""),
+        ('match="User" *\n  authenticationmethods = any\n', ""),
+        ("Match All\n  TrustedUserCAKeys /etc/ssh/ca.pub\n", ""),
+        ("Include conf.d/*.conf\n", "Match Address 10.0.0.0/8\n\tAuthorizedKeysCommand /usr/bin/keys %u\n"),
+        ("Match User root\nMatch User root,ann\n" + KEYS, ""),
+    ],
+)
+def test_no_other_setting_lets_users_in_past_the_gate(tmp_path: Path, text: str, included: str) -> None:
+    assert "without a job" in led_past(tmp_path, text + OURS, included)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        KEYS + "Match Group staff\n  X11Forwarding no\n",
+        "Match User root\n" + KEYS,
+        "# Match All\n" + KEYS,
+        'Include "sshd_config"\n',
+    ],
+)
+def test_settings_that_lead_to_the_gate(tmp_path: Path, text: str) -> None:
+    assert led_past(tmp_path, text + OURS + "Match Group staff\n" + KEYS) == ""
