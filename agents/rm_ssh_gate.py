@@ -181,7 +181,7 @@ def stacked(path, folders=PAM_FOLDERS, depth=0):
 
 
 def passed_over(sessions, gate):
-    """The module of a line before that of the gate, from which PAM may go on behind the gate; "" for none."""
+    """The module of a line from which PAM may go on behind the line `gate`; "" for none."""
     for at, (_, control, module, arguments) in enumerate(sessions[:gate]):
         if arguments.split() == ["quiet", "uid", "eq", "0"]:
             continue  # the playbook's own line: root comes in also where the program is missing
