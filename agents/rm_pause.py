@@ -25,7 +25,7 @@ from rm_iteration import now_us, run_us
 from rm_kernel import require
 
 SAMPLE_US = 2_000
-MOST_SAMPLES = 2_000  # of one watch: finding the period takes their square
+FINE_SAMPLES = 2_000  # of one watch; as many again are spread over the rest of a longer one
 LOOK_S = 0.25  # between looks whether a job has begun to report by itself
 QUIET_US = 8_000  # silence that ends a communication phase
 
@@ -137,13 +137,14 @@ def _ahead_us():
     return now_us() - run_us()
 
 
-def _sampled(read, duration_us, every_us):
-    """Samples (time, what `read` gives) every so often for `duration_us`."""
-    samples, begin, n, ahead = [], time.monotonic(), 0, _ahead_us()
-    while n * every_us <= duration_us:
+def _sampled(read, duration_us):
+    """Samples (time, what `read` gives) for `duration_us`: FINE_SAMPLES every SAMPLE_US, then rarer ones."""
+    samples, begin, due_us, ahead = [], time.monotonic(), 0, _ahead_us()
+    rare_us = max(SAMPLE_US, duration_us // FINE_SAMPLES)
+    while due_us <= duration_us:
         samples.append((ahead + run_us(), read()))
-        n += 1
-        time.sleep(max(0.0, begin + n * every_us / 1e6 - time.monotonic()))
+        due_us += SAMPLE_US if len(samples) < FINE_SAMPLES else rare_us
+        time.sleep(max(0.0, begin + due_us / 1e6 - time.monotonic()))
     return samples
 
 
@@ -160,12 +161,10 @@ def profile(request):
     communication phase that follows the longest silence).
     """
     job, attempt, interface, duration = require(request, "job", "attempt", "interface", "duration_us")
-    duration = min(duration, 60_000_000)
-    every = max(SAMPLE_US, duration // MOST_SAMPLES)
     with _counted(request) as read:
-        both = _sampled(lambda: (read(), _sent(interface)), duration, every)
+        both = _sampled(lambda: (read(), _sent(interface)), min(duration, 60_000_000))
     best = _best_counter(both)
-    found = rm_profile.estimate([(at, counts[best]) for at, counts in both], every)
+    found = rm_profile.estimate_of_all([(at, counts[best]) for at, counts in both], SAMPLE_US, FINE_SAMPLES)
     origins, origin = found.pop("origins"), "traffic"
     starts = _reported_starts(job, attempt)
     if origins and starts and found["period_us"]:
@@ -249,8 +248,7 @@ def regulate(request):
     origin, base, seen, iteration, pause_seq, waited, pauses, hold = None, [], 0, 0, 0, 0, 0, None
     end, looked = time.monotonic() + duration / 1e6, 0.0
     with _counted(request) as own, guarded(freezer) as tell:
-        watched = _sampled(lambda: (own(), _sent(interface)), min(1_000_000, duration // 5), SAMPLE_US)
-        alone = _best_counter(watched)
+        alone = _best_counter(_sampled(lambda: (own(), _sent(interface)), min(1_000_000, duration // 5)))
         read = (lambda: _sent(interface)) if alone else own
         while time.monotonic() < end:
             if time.monotonic() - looked > LOOK_S:

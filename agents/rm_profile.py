@@ -7,7 +7,8 @@ and a few disturbed iterations do not matter.
 """
 
 MIN_SHARE = 0.08  # of the peak rate: what counts as communicating
-MIN_EXPLAINED = 0.85  # of what was sent in bursts: phases with less of it are a mixture of unlike iterations
+ALIKE = 0.15  # an iteration that is longer or sends more by this share than the profile says is another one
+OFTEN = 8  # iterations show the profile, one or two disturbed ones among them or not
 RISE_US = 4_000  # shorter bursts are noise (control traffic, a lone acknowledgement)
 
 
@@ -109,9 +110,8 @@ def estimate(samples, step_us=2_000):
 
     Phases are [offset_us, duration_us, rate_bps]; offset 0 is the start of the communication phase that
     follows the longest silence, and `origins` lists when that happened (microseconds, as sampled).
-    Confidence 0…1: how strongly the traffic repeats times how many of the iterations agree; 0 with
-    period 0 when no period was found in at least three iterations, or the phases hold too little of what
-    was sent.
+    Confidence 0…1: how strongly the traffic repeats times how many of the iterations agree in length and
+    in what they send; 0 with period 0 when no period was found in at least three iterations.
     """
     nothing = {"period_us": 0, "phases": [], "iterations": 0, "confidence": 0.0, "origins": []}
     values = rates(samples, step_us)
@@ -131,10 +131,10 @@ def estimate(samples, step_us=2_000):
     anchor = silence.index(max(silence)) % each
     starts = [found[i][0] for i in range(anchor, len(found), each)]
     lengths = [starts[n + 1] - starts[n] for n in range(len(starts) - 1)]
-    sent = sum(b for _, _, b in found[anchor : anchor + each * len(lengths)]) / len(lengths)
+    sent = [sum(b for _, _, b in found[i : i + each]) for i in range(anchor, len(found), each)]
     period = median(lengths)
     usable = list(range(anchor, len(found) - each + 1, each))
-    phases, explained = [], 0.0
+    phases, explained = [], 0.0  # bytes
     for k in range(each):
         offset = median([found[i + k][0] - found[i][0] for i in usable])
         duration = median([_length(values, found[i + k]) for i in usable])
@@ -142,18 +142,34 @@ def estimate(samples, step_us=2_000):
         explained += volume
         rate = volume * 8 * 1e6 / (duration * step_us)
         phases.append([int(offset * step_us), int(duration * step_us), int(rate)])
-    if explained < MIN_EXPLAINED * sent:
-        return nothing
-    agree = sum(1 for length in lengths if abs(length - period) <= 0.15 * period) / len(lengths)
-    mean = [length for length in lengths if abs(length - period) <= 0.15 * period]
-    exact = sum(mean) / len(mean) if mean else period
+    alike = [length for length in lengths if abs(length - period) <= ALIKE * period]
+    agree = sum(
+        1
+        for length, volume in zip(lengths, sent)  # noqa: B905 - the last iteration has no end
+        if abs(length - period) <= ALIKE * period and abs(volume - explained) <= ALIKE * explained
+    )
+    exact = sum(alike) / len(alike) if alike else period
     return {
         "period_us": int(exact * step_us + 0.5),
         "phases": phases,
         "iterations": len(lengths),
-        "confidence": round(max(0.0, min(1.0, strength)) ** 0.5 * agree, 3),
+        "confidence": round(max(0.0, min(1.0, strength)) ** 0.5 * agree / len(lengths), 3),
         "origins": [int(samples[0][0] + start * step_us) for start in starts],
     }
+
+
+def estimate_of_all(samples, step_us, most):
+    """The profile of samples of which the first `most` are `step_us` apart, and later ones may be rarer.
+
+    A period that the first ones show often enough is the period; else all samples are gone over, in no more
+    than `most` steps, since finding a period takes the square of their number.
+    """
+    fine = estimate(samples[:most], step_us)
+    span_us = samples[-1][0] - samples[0][0] if samples else 0
+    if len(samples) <= most or (fine["iterations"] >= OFTEN and fine["confidence"] > 0.5):
+        return fine
+    coarse = estimate(samples, max(step_us, span_us // most))
+    return coarse if coarse["period_us"] else fine
 
 
 def _smooth(values, width):

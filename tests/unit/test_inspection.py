@@ -34,8 +34,9 @@ class House:
         self.hosts = FakeHosts()
         self.deferred: list[Callable[[], None]] = []
         self.done: list[tuple[int, TrafficProfile | None]] = []
+        self.shared = False
         self.inspection = Inspection(
-            self.hosts, self.deferred.append, lambda r, p: self.done.append((r.job, p))
+            self.hosts, self.deferred.append, lambda r: self.shared, lambda r, p: self.done.append((r.job, p))
         )
 
     def work(self) -> None:
@@ -46,7 +47,7 @@ class House:
 def test_jobs_are_profiled_one_after_the_other_and_none_twice() -> None:
     house = House()
     for job in (1, 2, 1, 2):
-        house.inspection.begin(running(job), reports=False, shared=False)
+        house.inspection.begin(running(job), reports=False)
     first = house.hosts.take("profile")
     assert first.args["job"] == 1
     assert house.hosts.untaken("profile") == []
@@ -62,7 +63,7 @@ def test_jobs_are_profiled_one_after_the_other_and_none_twice() -> None:
 def test_jobs_of_other_hosts_do_not_wait_for_each_other_and_none_is_overtaken() -> None:
     house = House()
     for job, hosts in ((1, "ab"), (2, "bc"), (3, "cd"), (4, "ef")):
-        house.inspection.begin(running(job, hosts=tuple(hosts)), reports=True, shared=False)
+        house.inspection.begin(running(job, hosts=tuple(hosts)), reports=True)
     first, fourth = house.hosts.take("profile"), house.hosts.take("profile")
     assert [first.args["job"], fourth.args["job"]] == [1, 4]
     assert house.hosts.untaken("profile") == []  # 3 shares no host with 1, but with 2, which was first
@@ -91,14 +92,14 @@ def test_a_job_is_watched_for_several_of_its_iterations(
 ) -> None:
     assert watch_us(iteration_us, ran_us) == watched_us
     house = House()
-    house.inspection.begin(running(1), False, False, watch_us(iteration_us, ran_us))
+    house.inspection.begin(running(1), False, watch_us(iteration_us, ran_us))
     assert house.hosts.take("profile").args["duration_us"] == watched_us
 
 
 def test_a_refusal_does_not_end_the_row() -> None:
     house = House()
     for job in (1, 2):
-        house.inspection.begin(running(job), reports=False, shared=False)
+        house.inspection.begin(running(job), reports=False)
     house.hosts.take("profile").refuse("no-such-attempt")
     house.work()
     house.hosts.take("profile").answer(**MEASURED)
@@ -108,7 +109,7 @@ def test_a_refusal_does_not_end_the_row() -> None:
 
 def test_reported_iterations_give_the_period_if_there_are_enough() -> None:
     house = House()
-    house.inspection.begin(running(1), reports=True, shared=False)
+    house.inspection.begin(running(1), reports=True)
     for _ in range(CLEAN_ITERATIONS):
         house.inspection.heard(1, 1, 210_000, None)
         house.inspection.heard(1, 2, 1, None)
@@ -129,11 +130,15 @@ def test_an_unclear_measurement_is_no_profile() -> None:
 
 
 def test_beside_others_a_profile_is_what_the_job_would_do_alone() -> None:
-    house = House()
-    house.inspection.begin(running(1), reports=False, shared=True)
-    house.hosts.take("profile").answer(**MEASURED)
-    house.work()
-    assert house.done == [(1, TrafficProfile(160_000, (Phase(0, 40_000, 1_000),)))]
+    alone = TrafficProfile(160_000, (Phase(0, 40_000, 1_000),))
+    for before, after in ((True, False), (False, True)):  # others that were there at any time
+        house = House()
+        house.shared = before
+        house.inspection.begin(running(1), reports=False)
+        house.shared = after
+        house.hosts.take("profile").answer(**MEASURED)
+        house.work()
+        assert house.done == [(1, alone)]
     assert undisturbed(PROFILE, 0) == PROFILE
 
 

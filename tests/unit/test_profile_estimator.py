@@ -115,7 +115,7 @@ def test_irregular_traffic_is_not_trusted() -> None:
     assert rm_profile.estimate(samples)["confidence"] < 0.5
 
 
-def test_phases_that_leave_out_much_of_what_was_sent_are_no_profile() -> None:
+def test_iterations_of_which_each_sends_something_else_are_not_trusted() -> None:
     """Two of four bursts have a pause, each at another place, as on a host without a free core."""
     samples, total = [], 0
     for n in range(2000):
@@ -125,7 +125,31 @@ def test_phases_that_leave_out_much_of_what_was_sent_are_no_profile() -> None:
         if inside_ms < 370 and not pause_ms[0] <= inside_ms < pause_ms[1]:
             total += 25_000
         samples.append((at_ms * 1000, total))
-    assert rm_profile.estimate(samples)["period_us"] == 0
+    assert rm_profile.estimate(samples)["confidence"] < 0.5
+
+
+def test_one_iteration_that_sends_more_does_not_matter() -> None:
+    samples = counter(400, [(0, 100, 90)])
+    extra = [(at_us, total + 11_250 * min(100, max(0, at_us / 1000 - 1745))) for at_us, total in samples]
+    found = rm_profile.estimate(extra)
+    assert found["confidence"] > 0.6
+    assert found["phases"] == rm_profile.estimate(samples)["phases"]
+
+
+@pytest.mark.parametrize(("period_ms", "sends_ms"), [(50, 15), (100, 10), (1_000, 370), (2_400, 1_000)])
+def test_samples_that_become_rarer_show_short_and_long_periods(period_ms: int, sends_ms: int) -> None:
+    """As of a job of which nobody knows the period: it is watched for 24 s, at last every 12 ms."""
+    times_ms = [*range(0, 4_000, 2), *range(4_000, 24_000, 12)]
+    samples = [
+        (at_ms * 1000, 12_500 * (at_ms // period_ms * sends_ms + min(at_ms % period_ms, sends_ms)))
+        for at_ms in times_ms
+    ]
+    found = rm_profile.estimate_of_all(samples, 2_000, 2_000)
+    assert found["period_us"] == pytest.approx(period_ms * 1000, rel=0.02)
+    ((_, duration_us, rate_bps),) = found["phases"]
+    assert duration_us == pytest.approx(sends_ms * 1000, rel=0.1)
+    assert duration_us * rate_bps == pytest.approx(sends_ms * 1e11, rel=0.1)
+    assert found["confidence"] > 0.6
 
 
 @pytest.mark.parametrize("samples", [[], [(0, 0)], [(0, 0), (2000, 5)]])

@@ -36,8 +36,8 @@ SHORTEST_US, LONGEST_US, MOST_PHASES = 1_000, 600_000_000, 64
 class _Wanted:
     running: Running
     reports: bool
-    shared: bool
     watch_us: int
+    shared: bool = False  # when it began to be watched
     periods_us: list[int] = field(default_factory=list)  # of its iterations meanwhile
 
     @property
@@ -54,6 +54,7 @@ class Inspection:
 
     Args:
         defer: runs a function in that thread, soon: answers come in the fleet's.
+        shared: whether other jobs communicate on the job's links now.
         done: called for each job, in that thread, with its profile or None.
     """
 
@@ -61,24 +62,25 @@ class Inspection:
         self,
         agents: Agents,
         defer: Callable[[Callable[[], None]], None],
+        shared: Callable[[Running], bool],
         done: Callable[[Running, TrafficProfile | None], None],
     ) -> None:
         self._agents = agents
         self._defer = defer
+        self._shared = shared
         self._done = done
         self._waiting: list[_Wanted] = []
         self._watched: dict[tuple[int, int], _Wanted] = {}
 
-    def begin(self, running: Running, reports: bool, shared: bool, watch_us: int = LEAST_WATCH_US) -> None:
+    def begin(self, running: Running, reports: bool, watch_us: int = LEAST_WATCH_US) -> None:
         """Profile this job when those of its hosts that were asked for earlier are done.
 
-        `reports`: it reports its iterations; `shared`: other jobs communicate on its links; `watch_us`: for
-        how long.
+        `reports`: it reports its iterations; `watch_us`: for how long.
         """
         name = (running.job, running.attempt)
         if name in self._watched or any(one.name == name for one in self._waiting):
             return
-        self._waiting.append(_Wanted(running, reports, shared, watch_us))
+        self._waiting.append(_Wanted(running, reports, watch_us))
         self._next()
 
     def heard(self, job: int, attempt: int, net_us: int, comm_us: int | None) -> None:
@@ -97,6 +99,7 @@ class Inspection:
     def _watch(self, wanted: _Wanted) -> None:
         running = wanted.running
         self._watched[wanted.name] = wanted
+        wanted.shared = self._shared(running)
         place = running.places[0]
         request = Profile(
             job=running.job, attempt=running.attempt, interface=place.interface, duration_us=wanted.watch_us
@@ -109,7 +112,7 @@ class Inspection:
         del self._watched[wanted.name]
         try:
             profile = profile_of(future.result(), wanted.periods_us if wanted.reports else [])
-            if profile is not None and wanted.shared:
+            if profile is not None and (wanted.shared or self._shared(running)):
                 profile = undisturbed(profile, running.places[0].nic_bps)
         except (RmError, TimeoutError) as error:
             log.warning("cannot profile job %d: %s", running.job, error)

@@ -84,7 +84,7 @@ class Regulator:
         self._awaited: Mapping[int, Awaited] = {}  # as last seen by the leader's thread
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._waiting = Reports(lambda job: self._queue.put(lambda: self._report(job)))
-        self._inspection = Inspection(agents, self._queue.put, self._profiled)
+        self._inspection = Inspection(agents, self._queue.put, self._shared, self._profiled)
         self._watching = Watching(self._calls, clock, epoch, self._queue.put, self._tell_again)
         self._thread = threading.Thread(target=self._run, name="regulator", daemon=True)
         self._view = View()
@@ -327,17 +327,21 @@ class Regulator:
                 self._inspect_job(running)
 
     def _inspect_job(self, running: Running) -> None:
+        stats = self._book.find(running.job) if self._reports(running) else None
+        iteration_us = stats.usual_us if stats is not None else None
+        if iteration_us is None and running.traffic is not None:
+            iteration_us = running.traffic.period_us
+        ran_us = self._clock.now_us() - running.started_us
+        self._inspection.begin(running, stats is not None, watch_us(iteration_us, ran_us))
+
+    def _shared(self, running: Running) -> bool:
+        """Do other jobs communicate on its hosts now?"""
         hosts = {p.host for p in running.places}
-        shared = any(
+        return any(
             not other.low_comm and hosts & {p.host for p in other.places}
             for other in self._view.running.values()
             if other.job != running.job
         )
-        stats = self._book.find(running.job) if self._reports(running) else None
-        usual_us = stats.usual_us if stats is not None else None
-        iteration_us = running.traffic.period_us if running.traffic else usual_us
-        ran_us = self._clock.now_us() - running.started_us
-        self._inspection.begin(running, stats is not None, shared, watch_us(iteration_us, ran_us))
 
     def _profiled(self, running: Running, profile: TrafficProfile | None) -> None:
         if profile is None and running.traffic is None:
