@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.daemon.regulation.inspection import CLEAN_ITERATIONS, Inspection, profile_of, undisturbed, watch_us
+from rm.daemon.regulation.iterations import USUAL, IterationStats
 from rm.daemon.regulation.running import Place, Running
 from rm.protocol.network import Profiled
 from tests.fakes import FakeHosts
@@ -94,6 +95,14 @@ def test_a_job_is_watched_for_several_of_its_iterations(
     house = House()
     house.inspection.begin(running(1), False, watch_us(iteration_us, ran_us))
     assert house.hosts.take("profile").args["duration_us"] == watched_us
+
+
+def test_what_an_iteration_takes_is_what_most_of_the_newest_took() -> None:
+    stats = IterationStats(attempt=1)
+    assert stats.usual_us is None
+    for took_us in [100] * 20 + [300] * (USUAL - 1) + [9_000]:
+        stats.add(0, took_us, 0, None)
+    assert stats.usual_us == 300
 
 
 def test_a_refusal_does_not_end_the_row() -> None:
