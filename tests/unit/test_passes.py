@@ -14,8 +14,10 @@ from rm.core.model.host import Host, HostState, Zone
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free
 from rm.core.registry import load
+from rm.core.scheduling import engine
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning
+from rm.core.scheduling.plan import Plan
 from rm.policies.placement.steps import blockers
 from rm.policies.placement.steps.filters import refusal
 from tests.builders import asked, host, job, profile, snapshot, spec
@@ -256,3 +258,112 @@ def test_what_is_refused_again_and_again_keeps_a_pass_of_few_refusals_from_nobod
         if small in few.state.placed:
             return
     pytest.fail("it never started")
+
+
+def test_behind_a_reservation_a_pass_of_few_refusals_tries_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of many kinds fit, but would delay the one that has a reservation: each is tried around it. What
+    comes free while passes come to all of them is theirs in the end, too."""
+    few = cycle("first-fit", "backfill", refusals=20)
+    tried = 0
+
+    def counted(*asked: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        return place(*asked)
+
+    place = engine.place
+    monkeypatch.setattr(engine, "place", counted)
+    now_us = 0
+
+    def step(*events: ev.Event) -> int:
+        """How often the busiest turn tried a job, of those until nothing is left to do."""
+        nonlocal tried, now_us
+        most = 0
+        for turn in range(100):
+            tried, now_us = 0, now_us + 1_000
+            few.step(events if turn == 0 else [], now_us)
+            most = max(most, tried)
+            if few.next_due_us() != 0:
+                return most
+        pytest.fail("it never comes to an end")
+
+    hour_us = 3_600 * SECOND_US
+    runs = [spec(name, exclusive=True, hosts_only=(name,), time_limit_us=hour_us) for name in ("h0", "h1")]
+    step(*(ev.JobSubmitted(1 + n, one) for n, one in enumerate(runs)))
+    step(ev.JobSubmitted(3, spec("wide", ntasks=4, hosts_min=4, exclusive=True, time_limit_us=hour_us)))
+    kinds = [spec("long", mem_bytes_per_task=1 + n, time_limit_us=9 * hour_us) for n in range(100)]
+    assert step(*(ev.JobSubmitted(10 + n, one) for n, one in enumerate(kinds))) < 60
+    assert step(ev.JobSubmitted(4, spec("other", priority=9, time_limit_us=hour_us // 2))) < 60
+    codes = {few.reason_of(few.state.jobs[10 + n]).code for n in range(100)}  # type: ignore[union-attr]
+    assert codes == {ReasonCode.PRIORITY}
+    few.step([ev.JobSubmitted(5, spec("behind"))], now_us + 500)
+    assert few.next_due_us() == 0, "it is still coming to all of them"
+    step(ev.CancelRequested(3, "alice"))
+    room = sum(few.state.hosts[name].cpus for name in ("h2", "h3")) - 1
+    assert len(few.state.placed) == 3 + room
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+@pytest.mark.parametrize("placement", ["first-fit", "zone"])
+@pytest.mark.parametrize("seed", seeds(3))
+def test_what_happens_between_passes_of_few_refusals_keeps_nobody_waiting(
+    placement: str, depth: int, seed: int
+) -> None:
+    """Hosts come free and change while passes come to all jobs. In the end the leader has nothing to do, and
+    nobody waits who could start; several that have reservations move with each pass that comes to all."""
+    few = cycle(placement, "backfill", refusals=6)
+    few.policies = replace(few.policies, queue=load("queue", "backfill", {"depth": depth}))
+    chance = random.Random(seed)
+    between = started = 0
+    for now_us in range(SECOND_US, 60 * SECOND_US, SECOND_US):
+        few.step(happenings(few.state, chance, now_us), now_us)
+        for turn in range(1, 4):
+            between += few.next_due_us() == 0
+            few.step(happenings(few.state, chance, now_us + turn), now_us + turn)
+        if chance.random() < 0.2:
+            name = chance.choice(("h0", "h1"))
+            there = not few.state.hosts[name].drained_by
+            few.step(
+                [ev.HostDrained(name, "root", "tried") if there else ev.HostResumed(name, "root")], now_us + 4
+            )
+        for turn in range(5, 400):
+            if few.next_due_us() != 0:
+                break
+            few.step([], now_us + turn)
+        else:
+            pytest.fail("it never comes to an end")
+        started += len(few.state.placed)
+        if depth > 1:
+            continue
+        few.tuning, tuning = Tuning(), few.tuning
+        few.state.capacity_version += 1
+        again = few.step([], now_us + 400)
+        few.tuning = tuning
+        assert not [e for e in again.recorded if isinstance(e, ev.JobPlaced)]
+    assert between > 5
+    assert started > 50
+
+
+def test_what_never_fits_is_asked_few_times_in_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a policy that reserves, when each job could start is asked whenever hosts change."""
+    few = cycle("first-fit", "backfill", refusals=20)
+    few.step([ev.HostDrained("h0", "root", "away")], 1)
+    asked_of = 0
+
+    def counted(*asked: Any) -> Any:
+        nonlocal asked_of
+        asked_of += 1
+        return earliest(*asked)
+
+    earliest = Plan.earliest
+    monkeypatch.setattr(Plan, "earliest", counted)
+    jobs = [ev.JobSubmitted(1 + n, spec(mem_bytes_per_task=1 + n, hosts_only=("h0",))) for n in range(100)]
+    few.step(jobs, 2)
+    turns, most = 1, asked_of
+    few.step([ev.HostDrained("h1", "root", "away")], 3)  # all are tried again
+    while few.next_due_us() == 0 and turns < 300:
+        asked_of = 0
+        few.step([], 3 + turns)
+        turns, most = turns + 1, max(most, asked_of)
+    assert most < 20
+    assert turns < 300

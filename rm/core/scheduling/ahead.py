@@ -78,7 +78,9 @@ class Ahead(Generic[D]):
         self._place_of: dict[int, int] = {}  # of these, in the order of the pass before
         self._late: dict[int, int] = {}  # those that cannot start as planned, and when that was
         self._met: set[int] = set()  # those of `reservations`
-        self._hopeless: set[Demand] = set()  # what does not fit even when all has ended
+        # what does not fit even when all has ended; kept from pass to pass where several come to all jobs
+        self.hopeless: set[Demand] = set()
+        self.in_vain = 0  # how often this pass found so
         # what those that it would outlast, by their number, refused to a job
         self._behind: dict[tuple[Demand, tuple[int, ...]], Reason] = {}
         self._moves: Mapping[int, Placement] = {}  # what the last one found takes
@@ -156,7 +158,7 @@ class Ahead(Generic[D]):
         if number in self._met:
             return None
         kind, kept = self._kind(job), self._plan.all.get(number)
-        if self.full or kind in self._hopeless:
+        if self.full or kind in self.hopeless:
             self.leave(number)
             return None
         if kept is not None:
@@ -165,7 +167,8 @@ class Ahead(Generic[D]):
             return None
         made = self._anew(job, number)
         if made is None:
-            self._hopeless.add(kind)
+            self.hopeless.add(kind)
+            self.in_vain += 1
             return None
         self._new -= number not in self._before
         self._late.pop(number, None)

@@ -24,6 +24,10 @@ class Blocked:
     that only the plan of the last pass stood against have a key of their own: of equal jobs
     it lets pass those that end in time. Each pass goes on with it, so before it `retry` is called; and
     at `retry_us` at the latest, since by then what it was reckoned from has come to pass or not.
+
+    A pass that may refuse few comes to all in several turns. What it has refused by such keys of their own
+    stays refused until then, or each turn would begin with these again. `again`: they are to be tried once
+    more after that, as something has come free meanwhile.
     """
 
     reasons: dict[Key, Reason] = field(default_factory=dict)
@@ -31,15 +35,39 @@ class Blocked:
     retry_us: int | None = None
     kept: dict[int, Demand] = field(default_factory=dict)  # of jobs that reservations of hosts keep from some
     met: set[Key] = field(default_factory=set)  # refused since a pass last came to all that it was to try
+    alone: dict[int, Key] = field(
+        default_factory=dict
+    )  # of these the jobs that are refused by their own keys
+    again: bool = False
+    hopeless: set[Demand] = field(default_factory=set)  # these have no reservation either, until then
 
     def refuse(self, key: Key, reason: Reason, jobs: dict[int, None]) -> bool:
         """Note it; was it refused for the first time since a pass last came to all? What is tried again in
         each pass, as hosts come free, must not keep a pass of few refusals from those behind it."""
         self.reasons[key], self.waiting[key] = reason, jobs
-        if reason.code is ReasonCode.PRIORITY or key in self.met:
+        if key in self.met:
             return False
         self.met.add(key)
         return True
+
+    def refuse_alone(self, key: Key, reason: Reason, job: Job) -> bool:
+        """The same of a job that is refused by a key of its own (`apart`)."""
+        self.alone[job.id] = key
+        jobs = self.waiting.setdefault(key, {})
+        jobs[job.id] = None
+        return self.refuse(key, reason, jobs)
+
+    def refused_alone(self, job: Job) -> Reason | None:
+        """Why, if it was refused so since a pass last came to all."""
+        return self.reasons.get(self.alone[job.id]) if job.id in self.alone else None
+
+    def came_to_all(self) -> bool:
+        """The pass did; are those that it refused by keys of their own to be tried again at once?"""
+        again, self.again = self.again and bool(self.alone), False
+        self.met.clear()
+        self.alone.clear()
+        self.hopeless.clear()
+        return again
 
     def reason_of(self, job: Job) -> Reason | None:
         reason = self.reasons.get(self.kept.get(job.id, job.demand))
@@ -63,15 +91,19 @@ class Blocked:
         return Blocked(dict(self.reasons), waiting, kept=dict(self.kept))
 
     def clear(self) -> None:
-        self.reasons.clear()
-        self.waiting.clear()
+        kept = {key: self.reasons[key] for key in set(self.alone.values()) if key in self.reasons}
+        self.again = self.again or bool(kept)
+        self.reasons = kept
+        self.waiting = {key: self.waiting[key] for key in kept}
         self.kept.clear()
+        self.hopeless.clear()
         self.retry_us = None
 
     def _leave(self, jobs: Collection[int]) -> None:
         left = set(jobs)
         for job in left:
             self.kept.pop(job, None)
+            self.alone.pop(job, None)
         for group in self.waiting.values():
             for job in group.keys() & left:
                 del group[job]
@@ -86,7 +118,11 @@ class Blocked:
         """
         hosts = [state.hosts[h] for h in freed if h in state.hosts]
         again: list[int] = []
+        alone = set(self.alone.values())
+        self.again = self.again or bool(alone)
         for key, reason in list(self.reasons.items()):
+            if key in alone:
+                continue
             jobs = [j for j in self.waiting[key] if j in state.pending]
             if jobs and reason.code is ReasonCode.RESOURCES:
                 spec = state.jobs[jobs[0]].spec
@@ -115,7 +151,9 @@ class Blocked:
     def retry(self, state: ClusterState) -> list[int]:
         """Forget what only the reservation stood against: the jobs to try again."""
         again: list[int] = []
-        for key in [k for k, reason in self.reasons.items() if reason.code is ReasonCode.PRIORITY]:
+        alone = set(self.alone.values())
+        behind_plan = (key for key, reason in self.reasons.items() if reason.code is ReasonCode.PRIORITY)
+        for key in [key for key in behind_plan if key not in alone]:
             again += [j for j in self.waiting[key] if j in state.pending]
             del self.reasons[key], self.waiting[key]
         return again

@@ -101,6 +101,7 @@ class Cycle:
     _seen_placed: int = -1
     _untried: list[int] = field(default_factory=list)  # pending jobs that the last pass came not to
     _whole: bool = False  # the next pass is to try everybody
+    _moves: int = 0  # passes that try everybody since a planned job may move, after the last news
     _limited: LimitedJobs = field(default_factory=LimitedJobs)
     _preemption: Preemption = field(default_factory=Preemption)
     _near: Neighbourhood = field(default_factory=Neighbourhood)
@@ -146,11 +147,13 @@ class Cycle:
     def start_over(self, aligned: bool) -> None:
         """Forget what earlier steps found beyond the state: the next one tries every pending job.
         `aligned`: the state's alignment is for the jobs that are placed now."""
+        self.blocked.came_to_all()
         self.blocked.clear()
         self.state.judge_dependencies()
         self._begins_us.clear()
         self._untried.clear()
         self._whole = False
+        self._moves = 0
         self._limited.clear()
         self._preemption.clear()
         self._near = Neighbourhood()
@@ -199,7 +202,10 @@ class Cycle:
         else:  # those that were refused before are refused still, unless what came free is for them
             again = dict.fromkeys(self.blocked.release(freed, state)) if freed else {}
             chosen = [j for j in untried | fresh | again | begin | limited if j in state.pending]
-            whole = self._whole or (bool(state.planned) and self._whole_turn(chosen, now_us))
+            renewed = self._whole or self._plan_changed(now_us)
+            if renewed and self.blocked.alone:
+                self.blocked.again = True
+            whole = renewed or not state.planned.keys().isdisjoint(chosen)
             if whole:
                 self.blocked.retry(state)
                 chosen = self._all(dict.fromkeys(chosen))
@@ -213,6 +219,7 @@ class Cycle:
         self._whole = False
         chosen = in_time(chosen, state, now_us)
         if not chosen:
+            self._whole = self.blocked.came_to_all()
             state.planned = {} if whole else state.planned
             return
         out.looked = True
@@ -226,8 +233,13 @@ class Cycle:
         self._untried = result.untried
         started = {one.array_job or one.job for one in result.decisions}
         # who is the next one, and may one that had its turn before start sooner now?
-        self._whole = not whole and not started.isdisjoint(state.planned)
-        self._whole = self._whole or gives_way(state.planned, result.planned, started)
+        self._whole = result.again or (not whole and not started.isdisjoint(state.planned))
+        # two of them may change places for ever: without news they move as often as it takes each of them
+        if gives_way(state.planned, result.planned, started) and self._moves < len(state.planned):
+            self._moves += 1
+            self._whole = True
+        if started or out.recorded:
+            self._moves = 0
         if state.tally.rules:
             tried = set(chosen).difference(result.untried)
             self._limited.set_aside(state, tried, started, result.aside, result.planned)
@@ -316,13 +328,12 @@ class Cycle:
             return list(state.pending)
         return [j for j in state.pending if j not in waiting or j in fresh or j not in state.reasons]
 
-    def _whole_turn(self, chosen: Iterable[int], now_us: int) -> bool:
-        """Is everybody to be tried, since a planned job has gone or may start? Only among all that wait
-        does it show whose turn is next."""
+    def _plan_changed(self, now_us: int) -> bool:
+        """Has a planned job gone, or may it not start yet? Everybody is to be tried then, as where a planned
+        job is tried: only among all that wait does it show whose turn is next."""
         state = self.state
         jobs = [state.jobs[job] for job in state.planned if job in state.pending]
-        gone = len(jobs) < len(state.planned) or any(not_yet(job, now_us) is not None for job in jobs)
-        return gone or not state.planned.keys().isdisjoint(chosen)
+        return len(jobs) < len(state.planned) or any(not_yet(job, now_us) is not None for job in jobs)
 
     def _in_turn(self, chosen: list[int], now_us: int) -> list[int]:
         """Whom to try beside the chosen, since jobs are planned: those, which stand ahead still, and those

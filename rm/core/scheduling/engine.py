@@ -42,6 +42,7 @@ from rm.core.scheduling.turns import Turns
 from rm.core.sharing.tally import Key
 
 EPSILON = 1e-9
+AHEAD_WEIGHT = 5  # refusals that take as long as one beside reservations, around which a job is tried, too
 REJECTED_MAX = 64  # candidates that the comm policy may reject in one round
 ROUNDS_MAX = 32  # of asking the placement policy to do without the hosts that spoke against them
 
@@ -84,6 +85,7 @@ class Pass:
     untried: list[int] = field(default_factory=list)
     planned: dict[int, Planned] = field(default_factory=dict)  # the pending jobs that stand before others
     aside: dict[int, tuple[Key, ...]] = field(default_factory=dict)  # or as far as these keys' limits go
+    again: bool = False  # something came free while several passes came to all: the next one begins anew
 
 
 def decide(
@@ -108,10 +110,12 @@ def decide(
     snapshot = replace(snapshot, jobs=made or snapshot.jobs, by_user=set(snapshot.by_user))
     kinds, claims, served = Kinds(snapshot), snapshot.claims, set[int]()
     gates, several = Gates(snapshot), set[int]()  # those that may run in several partitions
+    alone: dict[int, Reason] = {}  # refused by keys of their own since a pass last came to all
     gated = bool(gates)
     turns, limiter = Turns(snapshot), Limiter.of(snapshot)
     ahead = reserving(snapshot, policies, tuning, kinds, limiter, whole)
     left = refused_now = 0
+    weight = 1 if ahead is None else AHEAD_WEIGHT
     # by identity, since each turn looks at all that wait and hashing a demand costs as much as the rest
     known: dict[int, tuple[Demand, bool, dict[int, None]]] = {}
     for job in pending:
@@ -135,6 +139,11 @@ def decide(
             eligible.append(job)
             left += 1
             continue
+        if (reason := blocked.refused_alone(job)) is not None and job.id not in snapshot.planned:
+            if ahead is not None:  # it may get a reservation
+                eligible.append(job)
+                alone[job.id] = reason
+            continue
         met = known.get(id(demand))
         if met is None:
             refused = demand in blocked.reasons  # before, and nothing has come free since
@@ -147,6 +156,7 @@ def decide(
         left += not refused
         eligible.append(job)
     if ahead is not None:
+        ahead.hopeless = blocked.hopeless
         ahead.begin({job.id: job for job in eligible if job.id not in claims})
     sequence = snapshot.newest_sequence
     if sequence is None:
@@ -157,7 +167,9 @@ def decide(
     for job, one in turns.of(ordered):
         if left == 0 and (ahead is None or ahead.full):
             break
-        if left and (len(result.decisions) >= tuning.placements > 0 or refused_now >= tuning.refusals > 0):
+        tried = refused_now + (weight * ahead.in_vain if ahead is not None else 0)
+        full = len(result.decisions) >= tuning.placements > 0 or tried >= tuning.refusals > 0
+        if full and (left or ahead is not None):
             # behind a reservation also those keep their turn that are known not to fit
             others = (
                 j
@@ -168,7 +180,7 @@ def decide(
             break
         key = kinds.of(job)
         mine = job.id in claims
-        if mine or key not in blocked.reasons:
+        if mine or (key not in blocked.reasons and job.id not in alone):
             group = groups[key] if not mine else {job.id: None}
             limit = turns.limit(job)
             asked, limited = limiter.open(one)
@@ -249,19 +261,18 @@ def decide(
             if own := apart(job, reasons[0]):  # its like may yet start
                 del group[job.id]
                 left -= 1
-                blocked.reasons[own] = reasons[0]
-                blocked.waiting.setdefault(own, {})[job.id] = None
+                refused_now += weight * blocked.refuse_alone(own, reasons[0], job)
                 turns.end(job)
                 if ahead is not None and (promise := ahead.reserve(job, job.id)) is not None:
                     result.reasons[job.id] = promise.promised(reasons[0])
                 continue
-            refused_now += blocked.refuse(key, reasons[0], group)
+            refused_now += weight * blocked.refuse(key, reasons[0], group)
             left -= len(group)
         turns.end(job)
         if ahead is not None and (promise := ahead.reserve(job, job.id)) is not None:
-            result.reasons[job.id] = promise.promised(blocked.reasons[key])
+            result.reasons[job.id] = promise.promised(alone.get(job.id) or blocked.reasons[key])
     if not result.untried:
-        blocked.met.clear()
+        result.again = blocked.came_to_all()
     result.untried += (number for number in served if number not in result.taken)
     result.planned, result.aside = (ahead.planned, ahead.aside) if ahead is not None else ({}, {})
     return result
