@@ -47,7 +47,7 @@ def as_owner_of(directory: Path) -> Iterator[None]:
     """With the rights of whom the directory belongs to, if root works there for another account: for
     libraries, which follow every link. The ids are those of all threads: only where no other one needs
     root's."""
-    owner = directory.stat()
+    owner = _who_put_there(directory)
     if os.geteuid() != 0 or owner.st_uid == 0:
         yield
         return
@@ -61,3 +61,14 @@ def as_owner_of(directory: Path) -> Iterator[None]:
         os.seteuid(0)
         os.setegid(group)
         os.setgroups(groups)
+
+
+def _who_put_there(directory: Path) -> os.stat_result:
+    """The owner of the directory, or of the first link on the way that is not root's: it may lead to one of
+    root's in which everybody may put something."""
+    whole = directory.absolute()
+    for part in (*reversed(whole.parents), whole):
+        about = part.lstat()
+        if stat.S_ISLNK(about.st_mode) and about.st_uid != 0:
+            return about
+    return whole.stat()

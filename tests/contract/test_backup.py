@@ -290,6 +290,31 @@ def test_root_follows_nothing_that_the_daemons_account_put_beside_its_database(
     assert os.geteuid() == 0
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights that the account lacks")
+@pytest.mark.parametrize("command", ["backup", "upgrade"])
+def test_root_is_not_led_to_a_database_of_the_accounts_in_roots_directory(
+    tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody may put files into /tmp, and so into this directory."""
+    database, precious, everybodys = of_account(tmp_path, 4321), tmp_path / "roots", tmp_path / "everybodys"
+    precious.write_text("secret")
+    precious.chmod(0o600)
+    everybodys.mkdir(mode=0o777)
+    moved = shutil.copy(database, everybodys / "rm.sqlite3")
+    beside = Path(f"{moved}-journal")
+    beside.write_bytes(journal(database, precious))
+    for path in (Path(moved), beside):
+        os.chown(path, 4321, 4321)
+    link = database.parent / "db"
+    link.symlink_to(everybodys)
+    os.lchown(link, 4321, 4321)
+    monkeypatch.setenv("RM_DAEMON__DATABASE", f"sqlite:///{link}/rm.sqlite3")
+    file = [str(tmp_path / "after")] if command == "backup" else []
+    run(tmp_path, command, *file)  # whatever comes of it
+    assert precious.read_text() == "secret"
+    assert os.geteuid() == 0
+
+
 def test_root_dumps_into_no_link_of_the_daemons_account(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
