@@ -233,13 +233,13 @@ def settings(path, folder=SSHD_FOLDER, depth=0):
     with open(path, errors="replace") as file:
         lines = file.read().splitlines()
     for line in lines:
-        keyword, value = re.fullmatch(r"\s*([^\s=\"]*)[\s=]*(.*?)\s*", line).groups()
-        if not keyword or keyword.startswith("#"):
+        keyword, value = re.fullmatch(r"\s*([^\s=]*)[\s=]*(.*?)\s*", line.replace('"', "")).groups()
+        if keyword.startswith("#"):
             continue
         if keyword.lower() != "include":
-            yield keyword.lower(), value.replace('"', "")
+            yield keyword.lower(), value
             continue
-        for pattern in value.replace('"', "").split():
+        for pattern in value.split():
             for found in sorted(glob.glob(os.path.join(folder, pattern))) if depth < INCLUDE_DEPTH else ():
                 yield from settings(found, folder, depth + 1)
 

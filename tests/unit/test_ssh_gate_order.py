@@ -146,6 +146,7 @@ def led_past(folder: Path, text: str, included: str = "") -> str:
     ("text", "included"),
     [
         ("Match Group staff\n" + KEYS, ""),
+        ('"Match" Group staff\n"AuthorizedKeysFile" .ssh/authorized_keys\n', ""),
         ('match="User" *\n  authenticationmethods = any\n', ""),
         ("Match All\n  TrustedUserCAKeys /etc/ssh/ca.pub\n", ""),
         ("Include conf.d/*.conf\n", "Match Address 10.0.0.0/8\n\tAuthorizedKeysCommand /usr/bin/keys %u\n"),
