@@ -72,7 +72,7 @@ class Roster:
                       "all": list(self.hosts)}  # fmt: skip
         self.states = {
             name: HostState(
-                name, {**_inventory(h), **inventory.get(name, {})},
+                name, {**inventory_of(h), **inventory.get(name, {})},
                 found=_of_machine(h, found=True), login=h.login,
                 login_named=any(key in inventory.get(name, {}) for key in NAMES["ansible_user"]),
             )
@@ -209,7 +209,7 @@ class Roster:
         joined = self._joined.get(name, set())
         found = self._sources.merged(name, joined, self._directory)
         host = self.hosts[name]
-        state.inventory = {**(_inventory(host) if name in self._begun else {}), **found}
+        state.inventory = {**(inventory_of(host) if name in self._begun else {}), **found}
         own = self._sources.own(name, self._directory)
         given = self._given.get(name, {})
         state.added = {**{key: value for key, value in state.added.items() if key not in given},
@@ -277,7 +277,8 @@ def groups_of(hosts: Sequence[Host]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(members) for name, members in groups.items()}
 
 
-def _inventory(host: Host) -> dict[str, Any]:
+def inventory_of(host: Host) -> dict[str, Any]:
+    """The variables of a host that somebody wrote."""
     return {
         **{name: decode(value) for name, value in host.variables},
         "ansible_host": host.address,

@@ -76,7 +76,29 @@ def known_hosts_of(
         raise UsageError(
             "The daemon knows no host yet.", "Add some with `rmx host import`, or give --inventory FILE."
         )
+    _refuse_what_another_account_wrote(hosts, Path(session.config.daemon.state_dir))
     return _of_daemon(hosts, os.path.expanduser(configured), vault, playbook)
+
+
+def _refuse_what_another_account_wrote(hosts: Sequence[Host], state_dir: Path) -> None:
+    """Root evaluates no template, and starts no program, that the daemon's account could have put into the
+    variables of hosts. Raises UsageError."""
+    if os.geteuid() != 0 or not state_dir.exists() or (owner := state_dir.stat().st_uid) == 0:
+        return
+    from rm.adapters.playbook.roster import inventory_of
+    from rm.playbook.model.connection import SSH_ARGS
+    from rm.playbook.model.ssh_arguments import outside_program
+    from rm.playbook.template.jinja import has_template
+
+    for host in hosts:
+        for name, value in inventory_of(host).items():
+            runs_here = "local" in str(value) if name == "ansible_connection" else has_template(value)
+            if runs_here or (name in SSH_ARGS and outside_program(str(value))):
+                raise UsageError(
+                    f"The variable {name} of host {host.name} could run programs here as root. It comes from "
+                    f"the daemon, which belongs to the user id {owner} ({state_dir}).",
+                    "Give --inventory FILE, or run the playbook as another user.",
+                )
 
 
 def _of_files(files: Sequence[str], vault: Vault, playbook: Path) -> KnownHosts:
