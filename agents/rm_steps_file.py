@@ -74,7 +74,7 @@ def _directory(run, path, target, kind, args, changes):
             run.plan(one, "directory")
             fix_attributes(run, one, args, [])
         changes.append("created directory")
-    elif not run.is_directory(path):
+    elif not run.is_directory(path) or (kind == "link" and not args.get("follow", True)):
         raise StepFailed("%s exists and is a %s, not a directory." % (path, kind))
     else:
         fix_attributes(run, target, args, changes)

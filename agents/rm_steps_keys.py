@@ -59,6 +59,10 @@ def do_authorized_key(run, args):
         one.options = args["key_options"] if args["key_options"] is not None else one.options
         one.comment = args["comment"] if args["comment"] is not None else one.comment
     path = expanded(args["path"] or os.path.join(who.pw_dir, ".ssh", "authorized_keys"))
+    folder = os.path.dirname(path)
+    linked = os.path.islink(folder)
+    if linked and (args["manage_dir"] or not args["path"]):
+        _refuse_another_s(folder, who)
     if args["follow"] and os.path.islink(path):
         path = os.path.realpath(path)
     old = run.read(path)
@@ -85,14 +89,13 @@ def do_authorized_key(run, args):
     result = {"changed": False, "keyfile": path, "diff": []}
     result.update({k: args[k] for k in ("user", "key", "state", "exclusive", "key_options", "comment")})
     if new.encode("utf-8", "surrogateescape") != (old or b""):
-        folder = os.path.dirname(path)
         owner = {"owner": str(who.pw_uid), "group": str(who.pw_gid)}
         if args["manage_dir"] and not run.is_directory(os.path.dirname(folder)):
             raise StepFailed("The directory %s does not exist." % os.path.dirname(folder))
-        if args["manage_dir"]:
-            do_file(run, dict(owner, path=folder, state="directory", mode=0o700))
-        elif run.kind(folder) == "absent":
-            do_file(run, {"path": folder, "state": "directory"})
+        if args["manage_dir"] and not linked:
+            do_file(run, dict(owner, path=folder, state="directory", mode=0o700, follow=False))
+        if run.kind(os.path.dirname(path)) == "absent":
+            do_file(run, {"path": os.path.dirname(path), "state": "directory"})
         put = put_content(run, path, new.encode("utf-8", "surrogateescape"), dict(owner, mode=0o600))
         result.update(changed=True, diff=put["diff"])
     elif args["manage_dir"] and old is not None and not run.check:
@@ -100,6 +103,17 @@ def do_authorized_key(run, args):
         fix_attributes(run, path, {"owner": str(who.pw_uid), "group": str(who.pw_gid)}, changes)
         result.update(changed=bool(changes), diff=state_diff(run, path, changes))
     return result
+
+
+def _refuse_another_s(folder, who):
+    """A user who makes his `.ssh` a link would get what it leads to: root's own `.ssh`, or all of /etc."""
+    try:
+        owner = os.stat(folder).st_uid
+    except OSError:
+        return  # it leads nowhere, and nothing is written there
+    if owner != who.pw_uid:
+        told = "%s is a link to a directory that is not %s's; 'path' may name the file where it really is."
+        raise StepFailed(told % (folder, who.pw_name))
 
 
 def _line(key):

@@ -48,6 +48,9 @@ def test_links_of_both_kinds(tmp_path: Path) -> None:
     said = refused("file", check=True, path=f"{tmp_path}/full", src="x", state="link", force=True)
     assert "not empty" in said
     assert "directory" in refused("file", path=f"{tmp_path}/full", src=f"{tmp_path}/f", state="link")
+    done("file", path=f"{tmp_path}/to-full", src="full", state="link")
+    kept("file", path=f"{tmp_path}/to-full", state="directory")
+    assert "is a link" in refused("file", path=f"{tmp_path}/to-full", state="directory", follow=False)
 
 
 def test_touch_is_a_change_unless_times_are_kept(tmp_path: Path) -> None:

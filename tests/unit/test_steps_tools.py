@@ -3,7 +3,9 @@
 import glob
 import json
 import os
+import pwd
 import re
+import stat
 import subprocess
 import sys
 import threading
@@ -198,8 +200,6 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGlQUzggxmS8XOj4vb0AbBDSX9aMUS9pno"
 
 def test_authorized_keys(tmp_path: Path) -> None:
     path = tmp_path / "dot/authorized_keys"
-    import pwd
-
     me = pwd.getpwuid(os.getuid()).pw_name
     where: dict[str, Any] = {"user": me, "path": str(path)}
     done("authorized_key", **where, key=f"{KEY} a@b")
@@ -213,6 +213,42 @@ def test_authorized_keys(tmp_path: Path) -> None:
     done("authorized_key", **where, key=KEY, exclusive=True)
     assert path.read_text() == f"{KEY}\n"
     assert "invalid key" in refused("authorized_key", **where, key="not a key")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives directories to another user")
+@pytest.mark.parametrize("manage", [True, False])
+def test_a_linked_directory_of_keys_stays_its_owner_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manage: bool
+) -> None:
+    home, other = tmp_path / "home", tmp_path / "etc"
+    for path in (home, other):
+        path.mkdir(mode=0o755)
+    (home / ".ssh").symlink_to(other)
+    (other / "authorized_keys").write_text(f"{KEY}\n")
+    nobody = pwd.getpwnam("nobody")
+    moved = pwd.struct_passwd((*nobody[:5], str(home), nobody[6]))
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: moved)
+    given: dict[str, Any] = {"user": "nobody", "key": f"{KEY} mine", "manage_dir": manage}
+    assert "not nobody's;" in refused("authorized_key", **given)
+    assert "not nobody's;" in refused("authorized_key", **given, check=True)
+    seen = other.stat()
+    assert (seen.st_uid, stat.S_IMODE(seen.st_mode)) == (os.geteuid(), 0o755)
+    assert (other / "authorized_keys").read_text() == f"{KEY}\n"
+    os.chown(other, nobody.pw_uid, nobody.pw_gid)
+    done("authorized_key", **given)
+    assert (other / "authorized_keys").read_text() == f"{KEY} mine\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives directories to another user")
+def test_the_directory_that_a_followed_file_of_keys_is_in_stays_as_it_is(tmp_path: Path) -> None:
+    path, target = tmp_path / "dot/keys", tmp_path / "etc/keys"
+    for each in (path, target):
+        each.parent.mkdir()
+    target.write_text("")
+    path.symlink_to(target)
+    done("authorized_key", user="nobody", path=str(path), key=KEY, follow=True)
+    assert (target.read_text(), path.is_symlink()) == (f"{KEY}\n", True)
+    assert (target.parent.stat().st_uid, path.parent.stat().st_uid) == (0, pwd.getpwnam("nobody").pw_uid)
 
 
 def commit(repository: Path, text: str) -> str:
