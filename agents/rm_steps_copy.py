@@ -54,6 +54,17 @@ def _directory_of(args):
     return attributes
 
 
+def _directory_in(run, path, dest, args, attributes):
+    """One directory of a tree that is copied to `dest`. What a link leads to keeps its owner and mode. A link
+    that another user has put into his copy must not lead what root writes elsewhere."""
+    if run.kind(path) == "link" and run.is_directory(path) and not args.get("follow"):
+        if path != dest and os.lstat(path).st_uid not in (0, os.geteuid()):
+            told = "%s is a link of another user's to a directory; only 'follow: true' would write to there."
+            raise StepFailed(told % path)
+        return {"changed": False}
+    return do_file(run, dict(attributes, path=path, state="directory", follow=bool(args.get("follow"))))
+
+
 def _mode_of(source):
     """None where only check mode knows the file."""
     return stat_module.S_IMODE(os.stat(source).st_mode) if os.path.exists(source) else None
@@ -105,7 +116,7 @@ def _copied_tree(run, source, dest, args):
     for part in directories:
         path = os.path.normpath(os.path.join(top, part))
         mode = None if run.is_directory(path) else _mode_of(os.path.join(source, part))
-        add(do_file(run, dict(owned, path=path, state="directory", mode=mode)))
+        add(_directory_in(run, path, dest, args, dict(owned, mode=mode)))
     for part in files:
         path, origin = os.path.join(top, part), os.path.join(source, part)
         if run.kind(origin) == "link" and not follow:
@@ -115,12 +126,12 @@ def _copied_tree(run, source, dest, args):
         data = run.read(origin)
         if data is None:
             raise _not_yet(run, origin)
-        if run.kind(path) == "link":
-            path = os.path.realpath(path)
+        path = _followed(run, path, args)
         same = run.kind(path) == "file" and run.read(path) == data
-        add(put_content(run, path, data, dict(owned, mode=None if same else _mode_of(origin))))
+        mode = None if same else _mode_of(origin)
+        add(put_content(run, path, data, dict(owned, mode=mode, replaces_links=True)))
     mode = _mode_of(source) if args.get("mode") == "preserve" else args.get("mode")
-    add(do_file(run, dict(owned, path=absolute(shown), state="directory", mode=mode)))
+    add(_directory_in(run, absolute(shown), dest, args, dict(owned, mode=mode)))
     return result
 
 
@@ -135,10 +146,9 @@ def _tree(run, dest, args):
     folders = {os.path.dirname(name) for name in args["files"]} | set(args.get("directories") or ())
     for name in sorted(folders):
         path = os.path.normpath(os.path.join(dest, name))
-        given = dict(_directory_of(args), path=path)
         if run.is_directory(path) and path == dest:
             continue  # what was there before keeps its owner
-        add(do_file(run, given))
+        add(_directory_in(run, path, dest, args, _directory_of(args)))
     for name in sorted(args["files"]):
         path = os.path.join(dest, name)
         own = dict(args, mode=modes.get(name)) if args.get("mode") == "preserve" else args

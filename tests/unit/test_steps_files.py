@@ -4,6 +4,7 @@ import gzip
 import importlib
 import io
 import os
+import pwd
 import random
 import stat
 import subprocess
@@ -155,6 +156,45 @@ def test_a_directory_of_the_host_is_copied_with_its_modes_and_links(tmp_path: Pa
     }
     assert (dest / "private/link").readlink() == Path("key")
     assert dest.stat().st_mode & 0o777 == 0o750
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes links of another user's")
+@pytest.mark.parametrize("remote", [True, False])
+def test_a_link_in_a_copied_tree_leads_nothing_elsewhere(tmp_path: Path, remote: bool) -> None:
+    source, dest, other = tmp_path / "a", tmp_path / "b", tmp_path / "other"
+    for path in (source / "sub", dest, other):
+        path.mkdir(parents=True)
+    for path in (source / "conf", source / "sub/f"):
+        path.write_text("new\n")
+    (other / "f").write_text("old\n")
+    (other / "f").chmod(0o600)
+    (dest / "conf").symlink_to(other / "f")
+    (dest / "sub").symlink_to(other)
+    owner = pwd.getpwnam("nobody").pw_uid
+    os.chown(dest / "sub", owner, -1, follow_symlinks=False)
+    given: dict[str, Any] = {"dest": f"{dest}/", "src": f"{source}/", "owner": "nobody", "remote_src": remote}
+    for check in (True, False):
+        assert "link of another user's" in refused("copy", **given, check=check)
+    os.chown(dest / "sub", 0, -1, follow_symlinks=False)
+    (dest / "sub").unlink()
+    (dest / "sub").symlink_to(other / "sub")
+    (other / "sub").mkdir()
+    done("copy", **given)
+    assert (dest / "conf").lstat().st_uid == owner
+    assert (dest / "conf").read_text() == (other / "sub/f").read_text() == "new\n"
+    seen = other / "f"
+    assert (seen.read_text(), mode(seen), seen.stat().st_uid) == ("old\n", 0o600, 0)
+    assert [path.stat().st_uid for path in (other, other / "sub", other / "sub/f")] == [0, 0, owner]
+
+
+def test_a_copied_tree_follows_links_when_it_is_told_to(tmp_path: Path) -> None:
+    for path in (tmp_path / "a", tmp_path / "b"):
+        path.mkdir()
+    (tmp_path / "a/conf").write_text("new\n")
+    (tmp_path / "f").write_text("old\n")
+    (tmp_path / "b/conf").symlink_to(tmp_path / "f")
+    done("copy", dest=f"{tmp_path}/b", src=f"{tmp_path}/a/", remote_src=True, follow=True)
+    assert ((tmp_path / "f").read_text(), (tmp_path / "b/conf").is_symlink()) == ("new\n", True)
 
 
 def test_a_file_of_the_host_takes_another_s_place_with_its_own_mode(tmp_path: Path) -> None:
