@@ -120,6 +120,8 @@ def _copied_tree(run, source, dest, args):
     for part in files:
         path, origin = os.path.join(top, part), os.path.join(source, part)
         if run.kind(origin) == "link" and not follow:
+            if origin in run.planned["paths"]:
+                raise _not_yet(run, origin)
             link = dict(owned, path=path, state="link", src=os.readlink(origin), follow=False)
             add(do_file(run, dict(link, force=True)))
             continue

@@ -37,7 +37,7 @@ def do_file(run, args):
     if args["path"].endswith("/") and shown == path:
         shown = os.path.join(path, "")
     if state in ("link", "hard"):
-        result.update(dest=path, src=args.get("src") or (os.readlink(path) if kind == "link" else None))
+        result.update(dest=path, src=args.get("src") or (os.readlink(path) if os.path.islink(path) else None))
     else:
         result.update({"dest" if state == "touch" else "path": shown})
     return result
@@ -125,6 +125,8 @@ def _place(run, path, kind, args, changes, make, same, what):
 def _link(run, path, kind, args, changes):
     source = args.get("src")
     if source is None:
+        if kind == "link" and path in run.planned["paths"]:
+            return
         if kind == "link":
             source = os.readlink(path)
         else:

@@ -132,6 +132,19 @@ def test_check_mode_copies_a_directory_that_earlier_steps_would_have_made(tmp_pa
     assert not foretold[4]["stat"]["exists"]
 
 
+def test_check_mode_says_that_a_link_is_not_there_yet_to_be_copied(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    steps = [
+        step(1, "file", path=f"{tmp_path}/a/link", src="..", state="link"),
+        step(2, "file", path=f"{tmp_path}/a/link", mode="0755"),
+        step(3, "copy", dest=f"{tmp_path}/b", src=f"{tmp_path}/a/", remote_src=True),
+    ]
+    foretold = run(*steps, check=True)["results"]
+    assert not foretold[1]["failed"], foretold
+    assert (foretold[2]["skipped"], foretold[2]["msg"][-30:]) == (True, "is not there yet to be copied.")
+    assert run(*steps)["results"][2]["changed"]
+
+
 def test_a_directory_of_the_host_is_copied_with_its_modes_and_links(tmp_path: Path) -> None:
     source, dest = tmp_path / "a", tmp_path / "b"
     (source / "private").mkdir(parents=True)
