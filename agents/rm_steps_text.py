@@ -163,7 +163,9 @@ def _block_place(args, rows, whole):
         found = sought.search(whole)
         if found is None:
             return len(rows)
-        return whole.count(b"\n", 0, found.end()) + 1 if after else whole.count(b"\n", 0, found.start())
+        if after:  # a match that takes the last line's end is followed by no line
+            return min(len(rows), whole.count(b"\n", 0, found.end()) + 1)
+        return whole.count(b"\n", 0, found.start())
     places = [i for i, row in enumerate(rows) if sought.search(row)]
     if not places:
         return len(rows)

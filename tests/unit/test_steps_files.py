@@ -258,6 +258,8 @@ def test_a_block_whose_markers_are_alike_is_added_each_time_as_ansible_does(tmp_
         ("a\nb\nc\n", {"block": "x", "insertbefore": "(?m)^b\nc"}, "a\n" + BLOCK.format("x\n") + "b\nc\n"),
         ("a\nb\nc\n", {"block": "x", "insertafter": "(?m)^a$"}, "a\n" + BLOCK.format("x\n") + "b\nc\n"),
         ("a\n", {"block": "x", "insertafter": "BOF"}, "a\n" + BLOCK.format("x\n")),
+        ("a\nb\n", {"block": "x", "insertafter": "(?m)b\\n"}, "a\nb\n" + BLOCK.format("x\n")),
+        ("", {"block": "x", "insertafter": "(?m)^"}, BLOCK.format("x\n")),
         ("a\nb\n", {"block": "x", "insertafter": "^a", "prepend_newline": True, "append_newline": True},
          "a\n\n" + BLOCK.format("x\n") + "\nb\n"),
     ],
