@@ -147,6 +147,12 @@ def _edited(lines, args, said):
     return lines[1:] + new + [option.line(value) for value in mine]
 
 
+def _lines_of(text):
+    """Lines with their ends; only a line feed ends one."""
+    lines = text.split("\n")
+    return [one + "\n" for one in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+
+
 def do_ini_file(run, args):
     path = absolute(args["path"])
     if run.kind(path) == "link":
@@ -175,12 +181,6 @@ def do_ini_file(run, args):
 
 
 # -- yum_repository -----------------------------------------------------------------------------
-
-
-def _lines_of(text):
-    """Lines with their ends; only a line feed ends one."""
-    lines = text.split("\n")
-    return [one + "\n" for one in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
 
 def do_yum_repository(run, args):

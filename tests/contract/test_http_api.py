@@ -53,9 +53,8 @@ HOSTS = "[z1]\nh1\nh2\n[all:vars]\nansible_host=127.0.0.1\nansible_port=1\n"
 PLAYBOOK = "- hosts: all\n  vars_prompt: [{name: a, private: false}]\n  tasks:\n    - ping:\n"
 PATIENCE_S = 60
 EXAMPLES = max(1, round(4 * SHARE))  # drawn for each operation
-EVERY = max(
-    1, round(1 / SHARE**2)
-)  # of the thousands of cases that schemathesis lists, one in so many is sent
+# of the thousands of cases that schemathesis lists, one in so many is sent
+EVERY = max(1, round(1 / SHARE**2))
 SPEC = {"name": "train", "script": "#!/bin/sh\ntrue\n", "env": [["TOKEN", "s3cret"]]}
 
 

@@ -101,9 +101,8 @@ class Making(Walk):
         if task.module in DYNAMIC_INCLUDES:
             self._include(frame, task, items)
             if any(item.answer and item.answer.get("failed") for item in items):
-                flags = replace(
-                    flags, ignore_errors=False
-                )  # what cannot be read is never ignored, as in Ansible
+                # what cannot be read is never ignored, as in Ansible
+                flags = replace(flags, ignore_errors=False)
         return Waiting(task, items, scope, frame, flags)
 
     def _problem(self, frame: Frame, task: Task, problem: Exception) -> Waiting:
