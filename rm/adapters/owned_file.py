@@ -6,8 +6,10 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from rm.errors import ConfigError
 
 
 def open_owned(directory: Path, name: str, flags: int, makes: bool = False) -> int:
@@ -46,21 +48,26 @@ def open_owned(directory: Path, name: str, flags: int, makes: bool = False) -> i
 def as_owner_of(directory: Path) -> Iterator[None]:
     """With the rights of whom the directory belongs to, if root works there for another account: for
     libraries, which follow every link. The ids are those of all threads: only where no other one needs
-    root's."""
+    root's. Raises ConfigError where root cannot take that account's ids."""
     owner = _who_put_there(directory)
     if os.geteuid() != 0 or owner.st_uid == 0:
         yield
         return
     groups, group = os.getgroups(), os.getegid()
-    os.setgroups([])
-    os.setegid(owner.st_gid)
-    os.seteuid(owner.st_uid)
-    try:
+    with ExitStack() as back:
+        try:
+            os.setgroups([])
+            back.callback(os.setgroups, groups)
+            os.setegid(owner.st_gid)
+            back.callback(os.setegid, group)
+            os.seteuid(owner.st_uid)
+            back.callback(os.seteuid, 0)
+        except OSError as error:  # as of an account that this container does not know
+            raise ConfigError(
+                f"Root cannot act for account {owner.st_uid}, which owns {directory}: {error.strerror}.",
+                "Run this as that account.",
+            ) from None
         yield
-    finally:
-        os.seteuid(0)
-        os.setegid(group)
-        os.setgroups(groups)
 
 
 def _who_put_there(directory: Path) -> os.stat_result:
