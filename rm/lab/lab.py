@@ -294,8 +294,9 @@ def discard(directory: Path, remove_directory: bool) -> None:
             fabric.drop_port(state["control"])
         if state["cgroup"]:
             cgroups.remove(Path(state["cgroup"]))
-    for name in (*inventory.FILES, "lab.json.new"):
-        (directory / name).unlink(missing_ok=True)
+    # the last: of a keeper that was killed as it wrote its state
+    for path in (*map(directory.joinpath, inventory.FILES), *directory.glob(".lab.json.*.rm-new")):
+        path.unlink(missing_ok=True)
     shutil.rmtree(directory / "keys", ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
         os.rmdir(directory / "mnt")
