@@ -1,7 +1,7 @@
 """What a host says it runs, against what the state believes."""
 
-import time
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -201,22 +201,27 @@ def test_nothing_is_repeated_after_a_reboot_or_for_an_attempt_that_is_over() -> 
     assert not worth_repeating(lost_there, UP, Reported([told(0, "prepared"), told(1, "prepared")]), START)
 
 
-@pytest.mark.parametrize("gpus", [None, tuple(map(str, range(1_024)))])
-def test_as_many_strays_and_gpus_as_a_host_can_claim_are_gone_over_in_short_time(
-    gpus: tuple[str, ...] | None,
-) -> None:
+@pytest.mark.parametrize("known", [False, True])
+def test_as_many_strays_and_gpus_as_a_host_can_claim_are_gone_over_few_enough_times(known: bool) -> None:
+    looked_up = count(1)
+
+    class Index(int):
+        def __hash__(self) -> int:
+            assert next(looked_up) < 1_000_000  # all GPUs for each stray at each event would be 80 times that
+            return super().__hash__()
+
+    class Word(str):
+        def __hash__(self) -> int:
+            assert next(looked_up) < 1_000_000
+            return super().__hash__()
+
     state = cluster()
-    state.hosts["h1"] = replace(state.hosts["h1"], gpus=tuple(Gpu(i, f"u{i}") for i in range(1_024)))
+    state.hosts["h1"] = replace(state.hosts["h1"], gpus=tuple(Gpu(Index(i), f"u{i}") for i in range(1_024)))
+    gpus = tuple(Word(i) for i in range(1_024)) if known else None
     strays = [told(0, job=1_000 + n, gpus=gpus) for n in range(STRAYS_MAX)]
-    began_s = time.thread_time()
     found = difference(state, *strays)
     for event in (*found, *(ev.StrayEnded(1_000 + n, 1, "h1", 0) for n in range(STRAYS_MAX - 1))):
         apply(state, event, 100, Rules(), Changes())
-    took_s = time.thread_time() - began_s
-    began_s = time.thread_time()
-    for _ in range(100):  # what this processor takes for so much
-        {word: gpu.index for gpu in state.hosts["h1"].gpus for word in (str(gpu.index), gpu.uuid) if word}
-    assert took_s < 12 * (time.thread_time() - began_s)
     assert state.free["h1"].gpus == ()
     apply(state, ev.StrayEnded(1_000 + STRAYS_MAX - 1, 1, "h1", 0), 100, Rules(), Changes())
     assert len(state.free["h1"].gpus) == 1_024
