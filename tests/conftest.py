@@ -32,6 +32,7 @@ settings.load_profile("repeatable")
 
 # hypothesis would draw constants of all modules that are loaded: other examples where a file runs alone, for
 # which each worker would read all sources
+assert hasattr(providers, "_get_local_constants"), "hypothesis has another name for it now"
 providers._get_local_constants = lambda: providers._local_constants
 
 # a shell lets what runs in its background ignore Ctrl-C, and every program inherits that
