@@ -27,7 +27,10 @@ from rm_spool import Folder
 
 KEYS_BYTES = 1 << 20
 PAM_FOLDERS = ("/etc/pam.d", "/usr/lib/pam.d")
-PAM_LINE = re.compile(r"-?(auth|account|password|session)\s+(\[[^]]*\]|\S+)\s+(\S+)(.*)", re.IGNORECASE)
+PAM_LINE = re.compile(
+    r"-?(auth|account|password|session)[ \t]+(\[[^]\\]*\]|[^ \t[]+)[ \t]+([^ \t[][^ \t]*)(.*)", re.IGNORECASE
+)
+PAM_INCLUDE = re.compile(r"@include[ \t]+([^ \t[][^ \t]*).*", re.IGNORECASE)
 INCLUDE_DEPTH = 16  # of files that include each other
 READS_USERS_ENVIRONMENT = re.compile(r"\buser_readenv=(?!0\b)")
 SSHD_FOLDER = "/etc/ssh"  # what sshd_config includes is named from there
@@ -154,22 +157,51 @@ def own_keys(user):
     return text
 
 
+def unclear(path, line):
+    return Refused(
+        "rm: %s: this line cannot be understood: %s. Let a type, a control, a module and its arguments stand "
+        "on one line, or on lines of which each but the last ends in \\." % (path, line.strip())
+    )
+
+
+def put_together(path):
+    """The lines of a file of PAM, without comments, those that go on behind a backslash as one.
+
+    Source: _pam_assemble_line() of libpam 1.5, _pam_line_assemble() of 1.6. Raises Refused of what these two
+    read differently: blanks behind the backslash, and a blank line or a comment before the line's end."""
+    with open(path, errors="replace", newline="\n") as file:
+        lines = file.read().split("\n")
+    begun = ""
+    for line in lines:
+        words, comment, _ = line.partition("#")
+        goes_on = words.endswith("\\") and not comment
+        if (begun and not words.strip()) or (words.rstrip().endswith("\\") and not goes_on):
+            raise unclear(path, begun + line)
+        if goes_on:
+            begun += words[:-1] + " "
+            continue
+        whole, begun = (begun + words).strip(" \t"), ""
+        if whole:
+            yield whole
+    if begun:
+        raise unclear(path, begun)
+
+
 def stacked(path, folders=PAM_FOLDERS, depth=0):
     """(type, control, module, arguments) of each line of a service's file of PAM, and of those that it
     includes. The control is "" of a line that decides within a substack alone, None of one that no jump
     counts."""
-    with open(path, errors="replace") as file:
-        text = file.read().replace("\\\n", " ")
-    for line in text.splitlines():
-        words = line.partition("#")[0].strip()
-        found = PAM_LINE.fullmatch(words)
-        kind, control, module, arguments = found.groups() if found else ("", "", "", "")
-        kind, control = kind.lower(), control.lower()  # as PAM takes them
-        if words.lower().startswith("@include"):
-            control, module = "include", words.split()[-1]
+    for words in put_together(path):
+        found, include = PAM_LINE.fullmatch(words), PAM_INCLUDE.fullmatch(words)
+        if found:
+            kind, control, module, arguments = found.groups()
+        elif include:
+            kind, control, module = "", "include", include.group(1)
+        else:
+            raise unclear(path, words)
+        kind, control = kind.lower(), control.lower().strip("[]")  # as PAM takes them
         if control not in ("include", "substack"):
-            if module:
-                yield kind, control, os.path.basename(module), arguments
+            yield kind, control, os.path.basename(module), arguments
             continue
         places = [os.path.join(folder, module) for folder in folders]
         for place in [one for one in places if os.path.exists(one)][:1] if depth < INCLUDE_DEPTH else ():
@@ -262,6 +294,14 @@ def check_settings(path, folder=SSHD_FOLDER):
             said = keyword
 
 
+def checked(check, path):
+    try:
+        check(path)
+    except OSError as error:
+        why = (error.filename, os.strerror(error.errno))
+        raise Refused("rm: %s cannot be read: %s. Name a file that root can read." % why) from None
+
+
 def account_of(name):
     try:
         return pwd.getpwnam(name)
@@ -298,10 +338,8 @@ def main(arguments):
             pam(groups)
         elif len(arguments) == 2 and arguments[0] == "keys":
             keys(arguments[1], groups)
-        elif len(arguments) == 2 and arguments[0] == "order":
-            check_order(arguments[1])
-        elif len(arguments) == 2 and arguments[0] == "settings":
-            check_settings(arguments[1])
+        elif len(arguments) == 2 and arguments[0] in ("order", "settings"):
+            checked(check_order if arguments[0] == "order" else check_settings, arguments[1])
         else:
             sys.stderr.write(__doc__)
             return 2

@@ -16,6 +16,7 @@ import rm_ssh_gate
 
 PROGRAM = "/usr/bin/python3 -S -E /opt/rm/agents/rm_ssh_gate.py pam"
 GATE = f"session required pam_exec.so type=open_session quiet stdout {PROGRAM}\n"
+ON_THREE_LINES = "session required \\\n  \\\n pam_unix.so # here\n \t\n"
 READS = "session  required  pam_env.so user_readenv=1 envfile=/etc/default/locale\n"
 MANAGER = "session optional pam_systemd.so\n"
 
@@ -32,8 +33,19 @@ def refused(folder: Path, text: str, **included: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("text", ["", READS, GATE, MANAGER + GATE + READS, "# " + READS + GATE,
-                                  READS.replace("=1", "=0") + GATE, "@include nowhere\n" + GATE])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        READS,
+        ON_THREE_LINES + GATE,
+        GATE,
+        MANAGER + GATE + READS,
+        "# " + READS + GATE,
+        READS.replace("=1", "=0") + GATE,
+        "@include nowhere\n" + GATE,
+    ],
+)
 def test_a_safe_order(tmp_path: Path, text: str) -> None:
     assert refused(tmp_path, text) == ""
 
@@ -53,12 +65,37 @@ def test_a_safe_order(tmp_path: Path, text: str) -> None:
         "session include other\n",
         "session substack other\n",
         "session SUBSTACK other\n",
+        "session [include] other\n",
+        "@include other another\n",
+        "# a comment ends with its line \\\n" + READS,
+        "password required pam_unix.so # so does one behind a line \\\n" + READS,
+        READS.replace("\n", " # \\\n"),
     ],
 )
 def test_nothing_that_a_user_wrote_becomes_the_environment_of_roots_program(
     tmp_path: Path, line: str
 ) -> None:
     assert "~/.pam_environment" in refused(tmp_path, line + GATE, other=READS)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "password required pam_unix.so \\ \n" + READS,  # libpam 1.5 goes on behind blanks
+        "password required pam_unix.so \\\r\n" + READS,
+        "password required pam_unix.so \\\n\n" + READS,  # … and over a blank line and a comment
+        "password required pam_unix.so \\\n# why\n" + READS,
+        "sesion required pam_env.so user_readenv=1\n",
+        "[session] required pam_env.so user_readenv=1\n",
+        "session required [pam_env.so] user_readenv=1\n",
+        "session required\n",
+        "@include\n",
+        "@include other\n",
+        "\f" + READS,
+    ],
+)
+def test_what_pam_may_read_in_another_way_is_refused(tmp_path: Path, line: str) -> None:
+    assert "cannot be understood" in refused(tmp_path, line + GATE, other="session required pam_unix.so \\")
 
 
 def test_it_does_not_run_at_the_end_of_a_connection(tmp_path: Path) -> None:
@@ -87,6 +124,7 @@ UNIX = "session required pam_unix.so\n"
     [
         "session sufficient pam_unix.so\n",
         "session Sufficient pam_unix.so\n",
+        "session [sufficient] pam_unix.so\n",
         "session [success=done default=ignore] pam_unix.so\n",
         "@include other\n",
         JUMP,
@@ -124,6 +162,14 @@ def test_a_playbook_that_validates_with_it_is_told(tmp_path: Path) -> None:
     assert "user_readenv=1" in done.stderr
     (tmp_path / "sshd").write_text(GATE + READS)
     assert subprocess.run(words, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("what", ["order", "settings"])
+def test_a_file_that_is_not_there_gets_a_sentence(
+    tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rm_ssh_gate.main([what, str(tmp_path / "sshd")]) == 1
+    assert f"{tmp_path}/sshd cannot be read: No such file" in capsys.readouterr().err
 
 
 PROGRAM_OF_KEYS = "AuthorizedKeysCommand /opt/rm/agents/rm_ssh_gate.py keys %u\n"
