@@ -1,4 +1,4 @@
-"""Which hosts are drained for what is told of them, and when they are returned."""
+"""Alerts and health checks drain hosts, and return them."""
 
 from dataclasses import replace
 

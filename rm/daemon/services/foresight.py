@@ -15,7 +15,7 @@ from rm.core.scheduling.foreseen import Foreseen, Playing, copied
 from rm.daemon.services.asking import Asking
 
 KEPT_US = 5_000_000  # for so long an answer is good for everybody
-PLAYED_S = 5.0  # then who asks is told what is known: of large arrays a play takes far longer
+PLAYED_S = 5.0  # a play of large arrays takes far longer: it ends then, and the answer is what it has found
 Told = tuple[Foreseen, Mapping[int, str]]
 Copy = tuple[ClusterState, Rules, Tuning, int]
 
