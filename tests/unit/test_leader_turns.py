@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,50 @@ def test_what_waits_of_a_user_asks_for_a_bounded_number_of_things(tmp_path: Path
     with pytest.raises(Conflict):
         change(2, 5)
     house.leader.stop()
+
+
+def test_a_change_counts_each_thing_that_is_asked_for_before_and_after_it(tmp_path: Path) -> None:
+    """Elements of an array may ask for different things. One for which nobody asks any more leaves room."""
+    house = House(tmp_path, pending_demands=4)
+
+    def change(job: int, tasks: str = "", **fields: Any) -> None:
+        update = JobUpdate(**fields)
+        asyncio.run(house.service.changes.update(job, "alice", update, lambda user: True, False, tasks))
+
+    array, first, _ = submit(
+        house,
+        [
+            builders.spec(hold=True, array="0-2", mem_bytes_per_task=1),
+            *(builders.spec(hold=True, mem_bytes_per_task=m) for m in (2, 3)),
+        ],
+    )
+    change(array, "1", mem_bytes_per_task=2)
+    change(array, "2", mem_bytes_per_task=3)
+    with pytest.raises(Conflict, match=r"alice would ask for more than 4 different things"):
+        change(array, cpus_per_task=2)  # three things more, and one less
+    change(array, cpus_per_task=2, mem_bytes_per_task=4)  # one more, and one less
+    (last,) = submit(house, [builders.spec(hold=True, mem_bytes_per_task=5)])
+    change(last, mem_bytes_per_task=6)
+    with pytest.raises(Conflict):
+        submit(house, [builders.spec(hold=True, mem_bytes_per_task=5)])
+    change(first, mem_bytes_per_task=7)
+    house.leader.stop()
+
+
+def test_what_is_measured_of_a_job_is_among_what_it_asks_for() -> None:
+    """So are hosts that it avoids. A pass looks for hosts for each of such jobs that were requeued."""
+    other = [builders.spec(mem_bytes_per_task=1)]
+    backlog = Backlog(10, 1_000_000, 2)
+    plain, known = builders.job(1), builders.job(2)
+    backlog.changed([plain, known])
+    backlog.release(backlog.admit(other))
+    known = replace(known, traffic=builders.profile(90, (0, 40, 500)))
+    for again in (known, replace(known, avoid=("h1",))):
+        backlog.changed([again])
+        with pytest.raises(Conflict, match=r"more than 2 different things .* traffic"):
+            backlog.admit(other)
+    backlog.changed([replace(again, state=JobState.CANCELLED)])
+    backlog.admit(other)
 
 
 def test_a_requeue_makes_no_more_wait_than_a_submission_may(tmp_path: Path) -> None:

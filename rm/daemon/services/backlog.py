@@ -14,16 +14,18 @@ from rm.core.model.acceptance import size_bytes
 from rm.core.model.asked.demand import Demand
 from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.replacing import replace
 from rm.errors import Conflict
 
 
 @dataclass(slots=True)
 class Load:
-    """`demands`: how many of the jobs ask for each."""
+    """`demands`: how many of the jobs ask for each; `left`: of a change, how many ask for each no more."""
 
     jobs: int = 0
     bytes: int = 0
     demands: Counter[Demand] = field(default_factory=Counter)
+    left: Counter[Demand] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,31 +37,50 @@ class Admission:
 
 def loads_of(specs: Sequence[JobSpec]) -> dict[str, Load]:
     """What the specifications of each user weigh."""
+    return _loads((spec, spec.demand) for spec in specs)
+
+
+def _loads(jobs: Iterable[tuple[JobSpec, Demand]]) -> dict[str, Load]:
     loads: dict[str, Load] = {}
-    for spec in specs:
+    for spec, demand in jobs:
         load = loads.setdefault(spec.user, Load())
         load.jobs += 1
         load.bytes += size_bytes(spec)
-        load.demands[spec.demand] += 1
+        load.demands[demand] += 1
     return loads
 
 
 def growth_of(state: ClusterState, job: Job, update: JobUpdate, part: str) -> Load:
     """By how much what waits of its user becomes more: elements that a change of some of an array (`part`)
     makes jobs of their own, and what they and other jobs then ask for."""
-    new = update.applied(job.spec)
-    own, size = state.elements.get(job.id, {}), size_bytes(new)
-    demands = Counter({new.demand: 1} if new.demand != job.spec.demand else {})
+    new = replace(job, spec=update.applied(job.spec))
+    own, size = state.elements.get(job.id, {}), size_bytes(new.spec)
     if job.array is None:
-        waits = job.state is JobState.PENDING
-        return Load(0, max(0, size - size_bytes(job.spec)), demands) if waits else Load()
+        if job.state is not JobState.PENDING:
+            return Load()
+        return _asking_otherwise(Load(0, max(0, size - size_bytes(job.spec))), (job,), update)
+    chosen = mask(part) if part else ~0
+    there = [state.jobs[own[task]] for task in each(job.array.has("requeued") & chosen) if task in own]
     if not part:
-        return Load(0, max(0, size - size_bytes(job.spec)) * (1 + len(own)), demands)
-    chosen = mask(part)
+        load = Load(0, max(0, size - size_bytes(job.spec)) * (1 + len(own)))
+        return _asking_otherwise(load, (job, *there), update)
     leave = (job.array.has("waiting") & chosen).bit_count()
-    there = (state.jobs[own[task]] for task in each(job.array.has("requeued") & chosen) if task in own)
     more = sum(max(0, size_bytes(update.applied(one.spec)) - size_bytes(one.spec)) for one in there)
-    return Load(leave, leave * size + more, demands)
+    load = Load(leave, leave * size + more, Counter({new.demand: leave} if leave else {}))
+    return _asking_otherwise(load, there, update)
+
+
+def _asking_otherwise(load: Load, jobs: Iterable[Job], update: JobUpdate) -> Load:
+    """With what these waiting jobs ask for after the change, and before it."""
+    kinds: dict[Demand, list[Job]] = {}  # one of each is changed: of an array they may be 100,000
+    for job in jobs:
+        kinds.setdefault(job.demand, []).append(job)
+    for before, these in kinds.items():
+        after = replace(these[0], spec=update.applied(these[0].spec)).demand
+        if after != before:
+            load.demands[after] += len(these)
+            load.left[before] += len(these)
+    return load
 
 
 def load_of_again(state: ClusterState, request: RequeueRequested, back: Iterable[Job]) -> dict[str, Load]:
@@ -81,7 +102,8 @@ def load_of_again(state: ClusterState, request: RequeueRequested, back: Iterable
         known = state.elements.get(record.id, {})
         for task in each((array.has("completed") | array.has("failed") | array.has("cancelled")) & chosen):
             again += found(known.get(task, numbers.get(task, 0)))
-    return loads_of([job.spec for job in again])
+    # hosts that failed to launch them are not avoided any more
+    return _loads((job.spec, replace(job, avoid=()).demand) for job in again)
 
 
 class Backlog:
@@ -146,10 +168,14 @@ class Backlog:
             )
         # not by a union, which would hash all that the user asks for
         different = sum(demand not in load.demands for demand in more.demands)
-        if different and len(load.demands) + different > self._demands_max:
+        different -= sum(
+            load.demands[demand] <= jobs and demand not in more.demands for demand, jobs in more.left.items()
+        )
+        if different > 0 and len(load.demands) + different > self._demands_max:
             raise Conflict(
                 f"The waiting jobs of {user} would ask for more than {self._demands_max} different things "
-                "(tasks, processors, memory, GPUs, hosts, features, licences).",
+                "(tasks, processors, memory, GPUs, hosts, partitions, zone, features, licences, priority, "
+                "traffic).",
                 "Let more of them ask for the same, or submit them when some have started "
                 "(limits.pending_demands).",
             )
@@ -166,10 +192,11 @@ class Backlog:
             for job in jobs:
                 known = self._waiting.get(job.id)
                 if job.state is JobState.PENDING:
-                    if known is not None and not job.updates:
+                    demand = job.demand
+                    if known is not None and not job.updates and known[2] == demand:
                         continue
                     spec = job.spec
-                    now = (spec.user, size_bytes(spec), spec.demand)
+                    now = (spec.user, size_bytes(spec), demand)
                     if now == known:
                         continue
                     if known is not None:
