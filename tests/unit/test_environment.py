@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rm.core.jobs.actions import Launch
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import Nic
-from rm.core.model.job import Job, Placement, Task, TaskPlacement
+from rm.core.model.job import Job, JobState, Placement, Task, TaskPlacement
 from rm.daemon.execution.environment import counted, expand, job_environment, task_environment
 from rm.daemon.execution.launch import LaunchRules, launch_request, open_mode
 from rm.protocol.attempts import Fence
@@ -39,7 +39,7 @@ def placed(places: Sequence[tuple[str, tuple[int, ...]]] = PLACES, **fields: Any
         "partition": "long",
         "chdir": "/home/alice",
     }
-    job = builders.job(42, **{**given, "submit_host": "login", "name": "train", **fields}, tasks=tasks)
+    job = builders.job(42, state=JobState.CONFIGURING, **{**given, "submit_host": "login", "name": "train", **fields}, tasks=tasks)
     return replace(job, attempt=1, history=((5, "submitted by alice"), (7_000_000, "placed on gpu01, gpu02")))
 
 
@@ -263,7 +263,7 @@ def test_no_pattern_breaks(pattern: str) -> None:
     [("", 1, "truncate"), ("", 2, "append"), ("truncate", 2, "truncate"), ("append", 1, "append")],
 )
 def test_no_attempt_takes_away_unasked_what_another_wrote(asked: str, attempt: int, mode: str) -> None:
-    assert open_mode(replace(builders.job(1, open_mode=asked), attempt=attempt)) == mode
+    assert open_mode(replace(builders.job(1, state=JobState.CONFIGURING, open_mode=asked), attempt=attempt)) == mode
 
 
 def test_a_placement_without_an_interface_leaves_the_choice_to_the_library() -> None:
