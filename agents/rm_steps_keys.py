@@ -63,8 +63,11 @@ def do_authorized_key(run, args):
     linked = os.path.islink(folder)
     if linked and (args["manage_dir"] or not args["path"]):
         _refuse_another_s(folder, who)
-    if args["follow"] and os.path.islink(path):
-        path = os.path.realpath(path)
+    if os.path.islink(path):
+        if args["follow"]:
+            path = os.path.realpath(path)
+        elif os.lstat(path).st_uid not in (0, os.geteuid()):
+            _refuse_another_s(path, who)
     old = run.read(path)
     lines = keys_of((old or b"").decode("utf-8", "surrogateescape"))
     if args["state"] == "absent":
@@ -105,15 +108,16 @@ def do_authorized_key(run, args):
     return result
 
 
-def _refuse_another_s(folder, who):
-    """A user who makes his `.ssh` a link would get what it leads to: root's own `.ssh`, or all of /etc."""
+def _refuse_another_s(link, who):
+    """A user who makes his `.ssh` a link would get what it leads to: root's own `.ssh`, or all of /etc. One
+    who makes the file a link would get a copy of any file, since lines that are no keys are kept."""
     try:
-        owner = os.stat(folder).st_uid
+        owner = os.stat(link).st_uid
     except OSError:
         return  # it leads nowhere, and nothing is written there
     if owner != who.pw_uid:
-        told = "%s is a link to a directory that is not %s's; 'path' may name the file where it really is."
-        raise StepFailed(told % (folder, who.pw_name))
+        told = "%s is a link to what is not %s's; 'path' may name the file where it really is."
+        raise StepFailed(told % (link, who.pw_name))
 
 
 def _line(key):

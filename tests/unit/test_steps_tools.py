@@ -239,6 +239,17 @@ def test_a_linked_directory_of_keys_stays_its_owner_s(
     assert (other / "authorized_keys").read_text() == f"{KEY} mine\n"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes links of another user's")
+def test_a_file_of_keys_that_its_owner_links_to_another_s_file_gives_him_nothing(tmp_path: Path) -> None:
+    path, secret = tmp_path / "dot/authorized_keys", tmp_path / "shadow"
+    path.parent.mkdir()
+    secret.write_text("root:secret\n")
+    path.symlink_to(secret)
+    os.chown(path, pwd.getpwnam("nobody").pw_uid, -1, follow_symlinks=False)
+    assert "not nobody's;" in refused("authorized_key", user="nobody", path=str(path), key=KEY)
+    assert (path.is_symlink(), secret.read_text()) == (True, "root:secret\n")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives directories to another user")
 def test_the_directory_that_a_followed_file_of_keys_is_in_stays_as_it_is(tmp_path: Path) -> None:
     path, target = tmp_path / "dot/keys", tmp_path / "etc/keys"
