@@ -39,7 +39,12 @@ def placed(places: Sequence[tuple[str, tuple[int, ...]]] = PLACES, **fields: Any
         "partition": "long",
         "chdir": "/home/alice",
     }
-    job = builders.job(42, state=JobState.CONFIGURING, **{**given, "submit_host": "login", "name": "train", **fields}, tasks=tasks)
+    job = builders.job(
+        42,
+        state=JobState.CONFIGURING,
+        **{**given, "submit_host": "login", "name": "train", **fields},
+        tasks=tasks,
+    )
     return replace(job, attempt=1, history=((5, "submitted by alice"), (7_000_000, "placed on gpu01, gpu02")))
 
 
@@ -263,7 +268,10 @@ def test_no_pattern_breaks(pattern: str) -> None:
     [("", 1, "truncate"), ("", 2, "append"), ("truncate", 2, "truncate"), ("append", 1, "append")],
 )
 def test_no_attempt_takes_away_unasked_what_another_wrote(asked: str, attempt: int, mode: str) -> None:
-    assert open_mode(replace(builders.job(1, state=JobState.CONFIGURING, open_mode=asked), attempt=attempt)) == mode
+    assert (
+        open_mode(replace(builders.job(1, state=JobState.CONFIGURING, open_mode=asked), attempt=attempt))
+        == mode
+    )
 
 
 def test_a_placement_without_an_interface_leaves_the_choice_to_the_library() -> None:

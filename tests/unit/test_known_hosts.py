@@ -105,3 +105,46 @@ def test_root_pins_keys_through_no_link_of_the_daemons_account(
         if not made.samefile(roots):
             assert "secret" not in made.read_text()
             assert made.stat().st_uid == account.pw_uid
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_root_pins_no_key_where_the_daemons_account_leads_it_by_a_link(tmp_path: Path, when: str) -> None:
+    account, roots, state = pwd.getpwnam("daemon"), tmp_path / "roots", tmp_path / "state"
+    folder = state / "keys"
+    roots.mkdir()
+    folder.mkdir(parents=True)
+    for path in (state, folder):
+        os.chown(path, account.pw_uid, account.pw_gid)
+    for name in ("known_hosts", "known_hosts.new"):
+        (roots / name).write_text("root's\n")
+
+    def exchange() -> None:
+        folder.rename(state / "away")
+        folder.symlink_to(roots)
+
+    if when == "before":
+        exchange()
+    refused = pytest.raises(ConfigError, match=r"No host key can be pinned .*--known-hosts")
+    with refused if when == "before" else nullcontext(), changed(folder / "known_hosts") as lines:
+        assert lines == []
+        lines.append("a ssh-ed25519 AAA")
+        if when == "meanwhile":
+            exchange()
+    assert {path.name: path.read_text() for path in roots.iterdir()} == dict.fromkeys(
+        ("known_hosts", "known_hosts.new"), "root's\n"
+    )
+    if when == "meanwhile":  # in the directory that was found first
+        assert (state / "away" / "known_hosts").read_text() == "a ssh-ed25519 AAA\n"
+
+
+def test_keys_are_pinned_where_the_administrators_own_links_lead(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "relative").symlink_to("there/../there")
+    (tmp_path / "absolute").symlink_to(tmp_path / "relative")
+    (tmp_path / "round").symlink_to("round")
+    with changed(tmp_path / "absolute" / "new" / "known_hosts") as lines:
+        lines.append("a ssh-ed25519 AAA")
+    assert (tmp_path / "there" / "new" / "known_hosts").read_text() == "a ssh-ed25519 AAA\n"
+    with pytest.raises(ConfigError, match="symbolic links"), changed(tmp_path / "round" / "known_hosts"):
+        pass

@@ -34,3 +34,15 @@ def test_what_root_cannot_become_leaves_it_all_its_rights(
     with as_owner_of(tmp_path):
         assert (os.geteuid(), os.getegid(), os.getgroups()) == (4321, 4321, [])
     assert (os.geteuid(), os.getegid(), os.getgroups()) == had
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
+def test_root_keeps_no_rights_where_the_account_leads_it_to_a_directory_of_roots(tmp_path: Path) -> None:
+    """In /tmp, which is root's, an account may have put what SQLite follows."""
+    roots, state = tmp_path / "tmp", tmp_path / "state"
+    roots.mkdir(mode=0o1777)
+    state.mkdir()
+    os.chown(state, 4321, 4321)
+    (state / "database").symlink_to(roots)
+    with pytest.raises(ConfigError, match="link of another account"), as_owner_of(state / "database"):
+        pytest.fail("it went on with root's rights")

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rm.adapters.owned_file import open_owned
+from rm.adapters.owned_file import open_owned, opened_directory
 from rm.playbook.run.report import Report
 
 FILE = "playbooks.jsonl"
@@ -57,8 +57,8 @@ def _shortened(text: str) -> str:
 
 def keep(directory: Path, entry: Mapping[str, Any]) -> None:
     """Append a run; raises OSError."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = open_owned(directory, FILE, os.O_RDWR | os.O_APPEND, makes=True)
+    with opened_directory(directory, makes=True) as home:
+        descriptor = open_owned(home, FILE, os.O_RDWR | os.O_APPEND, makes=True)
     with os.fdopen(descriptor, "r+", encoding="utf-8", errors="backslashreplace") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(json.dumps(entry, ensure_ascii=False) + "\n")
@@ -75,7 +75,9 @@ def runs(directory: Path) -> list[dict[str, Any]]:
     """All kept runs, the oldest first; what is no run, as a torn line, is left out. Raises OSError."""
     found = []
     try:
-        with os.fdopen(open_owned(directory, FILE, os.O_RDONLY), encoding="utf-8", errors="replace") as file:
+        with opened_directory(directory) as home:
+            descriptor = open_owned(home, FILE, os.O_RDONLY)
+        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as file:
             text = file.read()
     except FileNotFoundError:
         return []

@@ -98,13 +98,7 @@ class OfInventory:
     def accept(self, name: str, fingerprint: str) -> None:
         from rm.adapters.hosts.ssh import accept_key
 
-        try:
-            accept_key(self._host(name), fingerprint, self.settings)
-        except OSError as problem:
-            raise UsageError(
-                f"{self.settings.known_hosts} cannot be written for host {name}: {problem.strerror}.",
-                "Run this as an account that may write it, or name another file with --known-hosts.",
-            ) from None
+        accept_key(self._host(name), fingerprint, self.settings)
 
     def _host(self, name: str) -> Host:
         if name not in self.hosts:
