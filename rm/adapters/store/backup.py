@@ -155,7 +155,8 @@ def _new_file(file: Path) -> Iterator[tuple[Path, int]]:
         with os.fdopen(opened, "wb"):
             yield aside, opened
             os.fsync(opened)
-            os.link(aside, file)  # unlike a rename it replaces nothing
+            # unlike a rename it replaces nothing; newer Pythons would follow what was put in its place
+            os.link(aside, file, follow_symlinks=False)
             if not os.path.samestat(os.lstat(file), os.fstat(opened)):
                 raise UsageError(f"Something else lies at {file} than the backup that was written.")
         _sync(file.parent)
@@ -253,7 +254,7 @@ def _put_aside(path: Path) -> Path | None:
     kept = next(k for k in names if not any(os.path.lexists(f"{k}{end}") for end in ("", "-wal")))
     for end in ("-wal", ""):
         with suppress(FileNotFoundError):
-            os.link(f"{path}{end}", f"{kept}{end}")
+            os.link(f"{path}{end}", f"{kept}{end}", follow_symlinks=False)
     _sync(path.parent)
     for end in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
