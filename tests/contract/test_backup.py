@@ -7,10 +7,11 @@ import os
 import shutil
 import sqlite3
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -18,16 +19,18 @@ from click.testing import CliRunner
 
 from rm.adapters.store import backup as module
 from rm.adapters.store.backup import IDS_LEFT_OUT, back_up_to, found_schema, restore_from
-from rm.adapters.store.migrate import MIGRATIONS, head, upgrade
+from rm.adapters.store.migrate import MIGRATIONS, head, make_for_owner, upgrade
 from rm.cli.main import rmx
 from rm.core.model.asked.array import Array
 from rm.core.model.job import JobState, Task
 from rm.core.store import Batch, Entry
-from rm.errors import Conflict, StoreError, UsageError
+from rm.errors import ConfigError, Conflict, StoreError, UsageError
 from rm.web.doors.listener import claimed
 from tests import builders
 from tests.contract.conftest import Database
 from tests.contract.opened import open_store
+
+ACCOUNT = 4321  # the daemon's
 
 
 def led(url: str, *jobs: int) -> Any:
@@ -257,35 +260,35 @@ def test_the_copy_before_an_upgrade_leads_back(tmp_path: Path) -> None:
     assert found_schema(url) == f"{int(head()) - 1:04}"
 
 
-def of_account(tmp_path: Path, uid: int) -> Path:
-    """A database of an older rm's in a state directory of this account."""
-    state = tmp_path / "state"
-    state.mkdir()
-    database = state / "rm.sqlite3"
-    upgrade(f"sqlite:///{database}", MIGRATIONS, "0007")
-    for path in (state, database):
-        os.chown(path, uid, uid)
-    for above in (tmp_path, *tmp_path.parents):  # how many are the runner's own depends on its workers
-        if not above.stat().st_mode & 0o001:
-            above.chmod(0o711)
-    return database
+@pytest.fixture
+def of_account() -> Iterator[Path]:
+    """A database of an older rm's, in the state directory of an account that may enter all above it."""
+    with TemporaryDirectory(dir="/tmp", prefix="rm-backup-") as folder:
+        Path(folder).chmod(0o711)
+        state = Path(folder, "state")
+        state.mkdir()
+        database = state / "rm.sqlite3"
+        upgrade(f"sqlite:///{database}", MIGRATIONS, "0007")
+        for path in (state, database):
+            os.chown(path, ACCOUNT, ACCOUNT)
+        yield database
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights that the account lacks")
-@pytest.mark.parametrize("command", ["backup", "upgrade --check", "upgrade", "restore"])
+@pytest.mark.parametrize("command", ["backup", "upgrade"])
 def test_root_follows_nothing_that_the_daemons_account_put_beside_its_database(
-    tmp_path: Path, command: str
+    of_account: Path, command: str
 ) -> None:
     """SQLite removes what a journal names as the one above it, with the rights of who opens the database."""
-    database, precious = of_account(tmp_path, 4321), tmp_path / "roots"
-    assert run(tmp_path, "backup", str(tmp_path / "before")).exit_code == 0
+    folder = of_account.parent.parent
+    precious, beside = folder / "roots", Path(f"{of_account}-journal")
     precious.write_text("secret")
     precious.chmod(0o600)
-    beside = Path(f"{database}-journal")
-    beside.write_bytes(journal(database, precious))
-    os.chown(beside, 4321, 4321)
-    file = {"backup": [tmp_path / "after"], "restore": [tmp_path / "before"]}.get(command, [])
-    run(tmp_path, *command.split(), *map(str, file))  # whatever comes of it
+    beside.write_bytes(journal(of_account, precious))
+    os.chown(beside, ACCOUNT, ACCOUNT)
+    refused = run(folder, command, *([str(folder / "backup")] if command == "backup" else []))
+    assert isinstance(refused.exception, StoreError)
+    assert "unable to open database file" in str(refused.exception)
     assert precious.read_text() == "secret"
     assert os.geteuid() == 0
 
@@ -293,25 +296,51 @@ def test_root_follows_nothing_that_the_daemons_account_put_beside_its_database(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights that the account lacks")
 @pytest.mark.parametrize("command", ["backup", "upgrade"])
 def test_root_is_not_led_to_a_database_of_the_accounts_in_roots_directory(
-    tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+    of_account: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everybody may put files into /tmp, and so into this directory."""
-    database, precious, everybodys = of_account(tmp_path, 4321), tmp_path / "roots", tmp_path / "everybodys"
+    folder = of_account.parent.parent
+    precious, everybodys = folder / "roots", folder / "everybodys"
     precious.write_text("secret")
     precious.chmod(0o600)
     everybodys.mkdir(mode=0o777)
-    moved = shutil.copy(database, everybodys / "rm.sqlite3")
+    moved = shutil.copy(of_account, everybodys / "rm.sqlite3")
     beside = Path(f"{moved}-journal")
-    beside.write_bytes(journal(database, precious))
+    beside.write_bytes(journal(of_account, precious))
     for path in (Path(moved), beside):
-        os.chown(path, 4321, 4321)
-    link = database.parent / "db"
+        os.chown(path, ACCOUNT, ACCOUNT)
+    link = of_account.parent / "db"
     link.symlink_to(everybodys)
-    os.lchown(link, 4321, 4321)
+    os.lchown(link, ACCOUNT, ACCOUNT)
     monkeypatch.setenv("RM_DAEMON__DATABASE", f"sqlite:///{link}/rm.sqlite3")
-    file = [str(tmp_path / "after")] if command == "backup" else []
-    run(tmp_path, command, *file)  # whatever comes of it
+    file = [str(folder / "after")] if command == "backup" else []
+    refused = run(folder, command, *file)
+    assert isinstance(refused.exception, ConfigError)
+    assert "Let no link of another account lead to it" in refused.exception.hint
     assert precious.read_text() == "secret"
+    assert os.geteuid() == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights that the account lacks")
+def test_root_restores_into_no_link_of_the_daemons_account(
+    of_account: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sees the new database begin, and puts a link in its place before SQLite opens it."""
+    folder = of_account.parent.parent
+    precious = folder / "roots"
+    assert run(folder, "backup", str(folder / "before")).exit_code == 0
+    precious.touch(0o600)
+
+    def exchanged(file: Path) -> None:
+        make_for_owner(file)
+        file.unlink()
+        file.symlink_to(precious)
+
+    monkeypatch.setattr(module, "make_for_owner", exchanged)
+    refused = run(folder, "restore", str(folder / "before"))
+    assert isinstance(refused.exception, StoreError)
+    assert "unable to open database file" in str(refused.exception)
+    assert precious.read_bytes() == b""
     assert os.geteuid() == 0
 
 
@@ -328,26 +357,27 @@ def test_root_dumps_into_no_link_of_the_daemons_account(
     (programs / "pg_dump").write_text(f"#!/bin/sh\n{swaps}\n{named}\necho dumped\n")
     (programs / "pg_dump").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    with suppress(UsageError):  # whatever comes of it
+    with pytest.raises(UsageError, match="Something else lies at"):
         back_up_to("postgresql:///rm", state / "kept")
-    assert precious.read_text() == "secret"
+    assert (precious.read_text(), precious.stat().st_nlink) == ("secret", 1)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave a file to another account")
-def test_what_root_restores_and_upgrades_is_the_daemons_account_s(tmp_path: Path) -> None:
-    uid = 4321
-    database = of_account(tmp_path, uid)
-    state = database.parent
-    assert run(tmp_path, "upgrade").exit_code == 0
-    assert run(tmp_path, "backup", str(tmp_path / "backup")).exit_code == 0
-    assert run(tmp_path, "restore", str(tmp_path / "backup")).exit_code == 0
+def test_what_root_restores_and_upgrades_is_the_daemons_account_s(of_account: Path) -> None:
+    state = of_account.parent
+    folder = state.parent
+    assert run(folder, "upgrade").exit_code == 0
+    assert run(folder, "backup", str(folder / "backup")).exit_code == 0
+    assert run(folder, "restore", str(folder / "backup")).exit_code == 0
     found = {path.name: path.stat() for path in state.iterdir()}
     assert {"rm.sqlite3", "rm.sqlite3.0007.backup", "rm.sqlite3.before-restore"} <= set(found)
-    assert {(name, s.st_uid, s.st_gid) for name, s in found.items()} == {(name, uid, uid) for name in found}
+    assert {(name, s.st_uid, s.st_gid) for name, s in found.items()} == {
+        (name, ACCOUNT, ACCOUNT) for name in found
+    }
     assert found["rm.sqlite3"].st_mode & 0o777 == 0o600
-    database.unlink()
-    assert run(tmp_path, "upgrade").exit_code == 0  # makes a new one
-    assert (database.stat().st_uid, database.stat().st_mode & 0o777) == (uid, 0o600)
+    of_account.unlink()
+    assert run(folder, "upgrade").exit_code == 0  # makes a new one
+    assert (of_account.stat().st_uid, of_account.stat().st_mode & 0o777) == (ACCOUNT, 0o600)
 
 
 def test_a_damaged_database_cannot_be_upgraded_and_the_check_says_so(tmp_path: Path) -> None:
