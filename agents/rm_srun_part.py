@@ -8,6 +8,7 @@ import rm_sockets
 from rm_step_frames import ENDED, ERRORS, OUTPUT, PMI, TAKEN, frames
 
 HEARD_BYTES = 1 << 18
+NUMBERS_BYTES = 32  # of what ENDED and TAKEN say, at most
 UNTAKEN_BYTES = 64 << 10  # while more waits for the part it is not heard: it asks for more than it takes
 
 
@@ -20,7 +21,6 @@ class Part:
 
     def __init__(self, sock, host, ranks):
         self.sock, self.host = sock, host
-        self.ranks = frozenset(ranks)
         self.left = set(ranks)  # tasks that have not ended
         self.inbox, self.outbox = bytearray(), bytearray()
 
@@ -33,8 +33,8 @@ class Part:
             self.outbox.clear()
 
     def heard(self):
-        """What has come: (kind, rank, what is said), of its own tasks alone. What is said are bytes; of TAKEN
-        their number, of ENDED the code and the signal.
+        """The frames that have come: (kind, rank, value). A task says nothing once it has ended. The value of
+        TAKEN is a number of bytes, of ENDED the exit code and the signal, of others the frame's data.
 
         Raises:
             EOFError: it is gone.
@@ -48,7 +48,7 @@ class Part:
         self.inbox += data
         try:
             for kind, rank, body in frames(self.inbox):
-                if kind in (OUTPUT, ERRORS, PMI, TAKEN, ENDED) and rank not in self.ranks:
+                if kind in (OUTPUT, ERRORS, PMI, TAKEN, ENDED) and rank not in self.left:
                     raise Nonsense
                 yield kind, rank, _meant(kind, body)
         except ValueError:
@@ -62,6 +62,8 @@ class Part:
 
 
 def _meant(kind, body):
+    if kind in (TAKEN, ENDED) and len(body) > NUMBERS_BYTES:
+        raise Nonsense  # Python would compute for minutes
     if kind == TAKEN:
         count = int(body)
         if count < 0:

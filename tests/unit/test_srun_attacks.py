@@ -28,6 +28,8 @@ WORDS = b"what rank 0 said\n"
         frame(TAKEN, 55, b"1"),
         frame(TAKEN, 1, b"-9"),
         frame(TAKEN, 1, b"9" * 5000),
+        frame(TAKEN, 1, b"0" * 33),
+        frame(ENDED, 1, b"0 " + b"0" * 31),
         frame(ENDED, 1, b"x y"),
         frame(ENDED, 1, b"%d 0" % 10**30),
         frame(ENDED, 1, b"0 999"),
@@ -58,6 +60,21 @@ def test_a_host_of_a_step_that_lies_is_lost_and_the_others_words_stay(
         "srun: error: h2: it says what no part of a step says\n"
         "srun: error: h2: its part of step 42.0 is lost\n"
     )
+
+
+@pytest.mark.parametrize("more", [frame(ENDED, 1, b"1 0"), frame(OUTPUT, 1, b"more\n")])
+def test_a_task_says_nothing_after_its_end(more: bytes) -> None:
+    """Each further end was told, and made the step's exit code."""
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        part = rm_srun.Part(near, "h2", [1, 2])
+        far.sendall(frame(ENDED, 1, b"0 0") + more)
+        heard = part.heard()
+        assert next(heard) == (ENDED, 1, (0, 0))
+        part.left.discard(1)
+        with pytest.raises(rm_srun.Nonsense):
+            next(heard)
 
 
 def test_a_host_that_asks_and_takes_no_answer_is_not_heard() -> None:
