@@ -9,7 +9,9 @@ from rm_step_frames import ENDED, ERRORS, OUTPUT, PMI, TAKEN, frames
 
 HEARD_BYTES = 1 << 18
 NUMBERS_BYTES = 32  # of what ENDED and TAKEN say, at most
-UNTAKEN_BYTES = 64 << 10  # while more waits for the part it is not heard: it asks for more than it takes
+# While more waits for the part it is not heard: it asks for more than it takes. An honest one has input
+# and one answer of PMI for each task, and must be heard then: it hears nothing while much waits of its own.
+UNTAKEN_BYTES, UNTAKEN_OF_TASK_BYTES = 256 << 10, 8 << 10
 
 
 class Nonsense(Exception):
@@ -22,10 +24,11 @@ class Part:
     def __init__(self, sock, host, ranks):
         self.sock, self.host = sock, host
         self.left = set(ranks)  # tasks that have not ended
+        self.untaken_bytes = UNTAKEN_BYTES + UNTAKEN_OF_TASK_BYTES * len(self.left)
         self.inbox, self.outbox = bytearray(), bytearray()
 
     def hears(self):
-        return len(self.outbox) < UNTAKEN_BYTES
+        return len(self.outbox) < self.untaken_bytes
 
     def send(self, data=b""):
         self.outbox += data

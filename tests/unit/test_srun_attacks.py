@@ -84,8 +84,19 @@ def test_a_host_that_asks_and_takes_no_answer_is_not_heard() -> None:
         part = rm_srun.Part(near, "h2", [1])
         assert part.hears()
         while part.hears():
-            part.send(bytes(4096))
+            part.send(bytes(65536))
         assert len(part.outbox) < 1 << 20
+
+
+def test_a_host_is_heard_while_each_of_its_tasks_is_answered() -> None:
+    """srun and the part each waited until the other one took what it had to say."""
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        part = rm_srun.Part(near, "h2", range(300))
+        for rank in range(300):
+            part.send(frame(PMI, rank, b"cmd=get_result rc=0 msg=success value=" + b"v" * 4096 + b"\n"))
+        assert part.hears()
 
 
 def test_what_ranks_tell_each_other_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
