@@ -111,9 +111,24 @@ def test_a_step_begins_to_try_a_part_of_many_jobs_whose_time_has_come() -> None:
         cluster.submit("", begin_us=HOUR_US, cpus_per_task=99, mem_bytes_per_task=1 + i)
     at(cluster, HOUR_US)
     assert len(cluster.cycle.blocked.reasons) == BEGIN_AT_ONCE
-    assert cluster.cycle.next_due_us() == HOUR_US
+    assert cluster.cycle.next_due_us() == 0
     at(cluster, HOUR_US)
     assert len(cluster.cycle.blocked.reasons) == BEGIN_AT_ONCE + 1
+
+
+def test_of_many_jobs_whose_time_has_come_those_begin_first_that_come_first_in_the_queue() -> None:
+    """Not those of low ids: who submits many of one instant passes nobody."""
+    cluster = Cluster(queue="priority")
+    for _ in range(BEGIN_AT_ONCE):
+        cluster.submit("", begin_us=HOUR_US, cpus_per_task=2)
+    high, higher = (cluster.submit("", begin_us=at_us, cpus_per_task=2, priority=priority)
+                    for at_us, priority in ((HOUR_US, 98), (HOUR_US + 1, 99)))  # fmt: skip
+    at(cluster, HOUR_US + 1)
+    assert [*cluster.state.placed] == [higher]
+    cluster.end(cluster.state.jobs[higher])
+    assert [*cluster.state.placed] == [high]
+    cluster.do()
+    assert cluster.cycle.next_due_us() != 0
 
 
 def test_the_first_instant_is_known_after_any_change() -> None:
@@ -127,6 +142,8 @@ def test_the_first_instant_is_known_after_any_change() -> None:
     assert known.first_us() == 1_000 - 196
     assert known.before(1_000 - 194, 5) == [196, 195]
     assert known.before(10_000, 3) == [196, 195, 194]
+    assert known.take_before(1_000 - 194) == [196, 195]
+    assert known.first_us() == 1_000 - 194
     again = known.copy()
     assert (again, again.first_us()) == (known, known.first_us())
     known.clear()

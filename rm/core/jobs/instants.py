@@ -47,3 +47,12 @@ class Instants(dict[int, int]):
         for job in found:
             heappush(self._heap, (self[job], job))
         return list(dict.fromkeys(found))
+
+    def take_before(self, at_us: int) -> list[int]:
+        """Take all jobs out whose instant is before this one, the earliest first."""
+        found: list[int] = []
+        while (first_us := self.first_us()) is not None and first_us < at_us:
+            job = heappop(self._heap)[1]
+            del self[job]
+            found.append(job)
+        return found

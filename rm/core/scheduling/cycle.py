@@ -98,6 +98,7 @@ class Cycle:
     blocked: Blocked = field(default_factory=Blocked)
     _seen_capacity: int = -1
     _begins_us: Instants = field(default_factory=Instants)  # of jobs that may not begin yet, or not anywhere
+    _begun: list[int] = field(default_factory=list)  # jobs that may, in order, and that are still to be tried
     _seen_placed: int = -1
     _untried: list[int] = field(default_factory=list)  # pending jobs that the last pass came not to
     _whole: bool = False  # the next pass is to try everybody
@@ -151,6 +152,7 @@ class Cycle:
         self.blocked.clear()
         self.state.judge_dependencies()
         self._begins_us.clear()
+        self._begun.clear()
         self._untried.clear()
         self._whole = False
         self._moves = 0
@@ -169,7 +171,7 @@ class Cycle:
     def next_due_us(self) -> int | None:
         """When the clock alone will change something: a begin time, a reservation that was not met, or
         a host given up. 0: at once, since the last step has left jobs untried, or dependents to be judged."""
-        if self._untried or self._whole or self.state.dependents.to_judge:
+        if self._untried or self._begun or self._whole or self.state.dependents.to_judge:
             return 0
         due = [*instants(self.state, self.rules)]
         if (begins_us := self._begins_us.first_us()) is not None:
@@ -191,9 +193,7 @@ class Cycle:
         fresh, freed, changed = state.take_news()
         untried, self._untried = dict.fromkeys(self._untried), []
         limited = self._limited.released(state, now_us)
-        begin = dict.fromkeys(self._begins_us.before(now_us + 1, BEGIN_AT_ONCE))
-        for job_id in begin:
-            del self._begins_us[job_id]
+        begin = self._begin(now_us)
         self.blocked.overdue(begin, changed)
         if state.capacity_version != self._seen_capacity:
             self._seen_capacity = state.capacity_version
@@ -267,6 +267,18 @@ class Cycle:
         known = (one.at_us for one in state.planned.values() if one.at_us is not None)
         starts_us = min(known, default=None)
         self.blocked.retry_us = None if starts_us is None else max(starts_us, now_us + RETRY_US)
+
+    def _begin(self, now_us: int) -> dict[int, None]:
+        """Of the jobs whose time has come those to try now: the first ones by the queue policy, as many as a
+        step begins to try, since a user may have 100,000 of one instant."""
+        state, come = self.state, self._begins_us.take_before(now_us + 1)
+        if come and len(self._begun) + len(come) > BEGIN_AT_ONCE:
+            jobs = (state.jobs[number] for number in [*self._begun, *come] if number in state.pending)
+            self._begun = [job.id for job in in_order(jobs, self.policies.queue, state.snapshot(now_us))]
+        else:
+            self._begun += come
+        first, self._begun = self._begun[:BEGIN_AT_ONCE], self._begun[BEGIN_AT_ONCE:]
+        return dict.fromkeys(first)
 
     def _preempt(self, fresh: Sequence[int], now_us: int, out: Outcome) -> None:
         """Let running jobs go for a pending one that stands above them. One that could not be placed although
