@@ -131,6 +131,26 @@ def test_of_many_jobs_whose_time_has_come_those_begin_first_that_come_first_in_t
     assert cluster.cycle.next_due_us() != 0
 
 
+@pytest.mark.parametrize("queue", ["priority", "backfill"])
+def test_of_many_jobs_that_are_lost_at_once_those_start_again_first_that_come_first_in_the_queue(
+    monkeypatch: pytest.MonkeyPatch, queue: str
+) -> None:
+    """A step gives up a part of the hosts. Jobs on these must not take what is free before all are known."""
+    monkeypatch.setattr("rm.core.scheduling.due.AT_ONCE", 4)
+    cluster = Cluster(hosts=10, queue=queue)
+    cluster.do(ev.HostDrained("h10", "ann", "later"))
+    *_, high = (cluster.submit("", cpus_per_task=2, priority=9 * (i == 8)) for i in range(9))
+    cluster.do(*(ev.HostSilent(f"h{i}", "no answer") for i in range(1, 10)))
+    cluster.do(ev.HostResumed("h10", "ann"))
+    at(cluster, cluster.now_us + HOUR_US)
+    steps = 1
+    while (due_us := cluster.cycle.next_due_us()) is not None and due_us <= cluster.now_us:
+        cluster.do(ev.Tick())
+        steps += 1
+    assert steps > 1
+    assert [*cluster.state.placed] == [high]
+
+
 def test_the_first_instant_is_known_after_any_change() -> None:
     known = Instants()
     assert known.first_us() is None

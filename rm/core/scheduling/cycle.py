@@ -27,7 +27,7 @@ from rm.core.ports import CommPolicy, QueuePolicy, aligns, aligns_unprofiled, go
 from rm.core.scheduling.after import lending
 from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.choosing import Taken
-from rm.core.scheduling.due import due, in_time, instants
+from rm.core.scheduling.due import due, in_time, instants, loses_more
 from rm.core.scheduling.engine import Policies, Tuning, decide, tries_of
 from rm.core.scheduling.gates import by_tier, within
 from rm.core.scheduling.held import not_yet
@@ -112,7 +112,8 @@ class Cycle:
         """One turn; `events` in the order in which they arrived."""
         out = Outcome(Changes())
         before = self.state.alignment
-        for event in due(self.state, self.rules, events, now_us):
+        came = due(self.state, self.rules, events, now_us)
+        for event in came:
             if isinstance(event, ev.DeadlineMissed) and event.job not in self.state.deadlines:
                 continue  # it went with the job that it waited for
             if isinstance(event, ev.SharePassed) and event.job not in self.state.marks:
@@ -132,10 +133,11 @@ class Cycle:
             for number in [n for n in self.state.claims if n not in pending or not_yet(jobs[n], now_us)]:
                 del self.state.claims[number]
                 self.state.capacity_version += 1
-        self._decide(now_us, out)
+        later = loses_more(came, self.state, self.rules, now_us)
+        self._decide(now_us, out, later)
         self._preempt(fresh, now_us, out)
         if self.state.freed:  # a gang went that had not begun
-            self._decide(now_us, out)
+            self._decide(now_us, out, later)
         note_waits(self.state, now_us, self.rules, out.changes, WAITS_WRITTEN)
         self._align(now_us, out, renewed)
         self._move(now_us, out)
@@ -188,7 +190,8 @@ class Cycle:
         apply(self.state, event, now_us, self.rules, out.changes)
         out.recorded.append(event)
 
-    def _decide(self, now_us: int, out: Outcome) -> None:
+    def _decide(self, now_us: int, out: Outcome, later: bool) -> None:
+        """A pass. `later`: the next step is to try those whose turn it is."""
         state = self.state
         fresh, freed, changed = state.take_news()
         untried, self._untried = dict.fromkeys(self._untried), []
@@ -218,6 +221,9 @@ class Cycle:
             chosen = list(dict.fromkeys([*first, *chosen]))
         self._whole = False
         chosen = in_time(chosen, state, now_us)
+        if later:
+            self._untried, self._whole = chosen, whole
+            return
         if not chosen:
             self._whole = self.blocked.came_to_all()
             state.planned = {} if whole else state.planned

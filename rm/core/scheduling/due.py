@@ -51,12 +51,7 @@ def due(state: ClusterState, rules: Rules, arrived: Sequence[ev.Event], now_us: 
 
 def instants(state: ClusterState, rules: Rules) -> Iterator[int]:
     """When it brings something, in microseconds since the epoch; the first of each kind is among them."""
-    if state.silent_since:
-        for host, since in state.silent_since.items():
-            if host in state.hosts and state.hosts[host].state is not HostState.DOWN:
-                yield since + rules.down_after_us
-        for _, _, at_us in on_silent_hosts(state, rules):
-            yield at_us
+    yield from _losses(state, rules)
     if (latest_us := state.deadlines.first_us()) is not None:
         yield latest_us + 1
     if state.marks:
@@ -64,6 +59,23 @@ def instants(state: ClusterState, rules: Rules) -> Iterator[int]:
     for one in state.reservations.values():
         if (edge_us := one.edge_us()) is not None:
             yield edge_us
+
+
+def _losses(state: ClusterState, rules: Rules) -> Iterator[int]:
+    if not state.silent_since:
+        return
+    for host, since in state.silent_since.items():
+        if host in state.hosts and state.hosts[host].state is not HostState.DOWN:
+            yield since + rules.down_after_us
+    for _, _, at_us in on_silent_hosts(state, rules):
+        yield at_us
+
+
+def loses_more(came: Sequence[ev.Event], state: ClusterState, rules: Rules, now_us: int) -> bool:
+    """Has the clock brought losses of hosts (`came`), and does it bring more in the next step? Until all are
+    known no pass is made, or jobs that were lost first would take what is free from those before them."""
+    lost = any(isinstance(event, ev.HostDown | ev.LeaseOver) for event in came)
+    return lost and any(at_us <= now_us for at_us in _losses(state, rules))
 
 
 def in_time(jobs: list[int], state: ClusterState, now_us: int) -> list[int]:
