@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,10 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.starting_point import dump_state, restore_state
 from rm.core.model.asked.job_update import JobUpdate
-from rm.core.model.job import JobState
+from rm.core.model.job import JobSpec, JobState
 from rm.core.model.reasons import ReasonCode
 from rm.core.registry import load
+from rm.core.scheduling import engine
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.explaining import explain
@@ -428,3 +430,42 @@ def test_what_was_set_aside_for_a_job_that_changes_is_for_others(update: JobUpda
     assert not cluster.runs(narrow)
     cluster.step(ev.JobUpdated(wide, "root", update))
     assert cluster.runs(narrow)
+
+
+@pytest.mark.parametrize("queue", ["priority", "backfill"])
+@pytest.mark.parametrize("kinds", [1, 60])
+def test_what_a_limit_refuses_once_there_is_a_place_is_tried_by_few_in_a_turn(
+    queue: str, kinds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only with its hosts it shows whether a job is within a limit of hosts: many of a user wait for it."""
+    cluster = Cluster(lab(physics={"hosts": 4}), queue, Tuning(refusals=20))
+    tried = 0
+
+    def counted(*asked: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        return place(*asked)
+
+    place = engine.place
+    monkeypatch.setattr(engine, "place", counted)
+
+    def settle(*events: ev.Event) -> int:
+        nonlocal tried
+        most = 0
+        for turn in range(300):
+            tried = 0
+            cluster.step(*(events if turn == 0 else ()))
+            most = max(most, tried)
+            if cluster.cycle.next_due_us() != 0:
+                return most
+        pytest.fail("it never comes to an end")
+
+    def mine(**more: Any) -> JobSpec:
+        return builders.spec(user="ann", account="physics", time_limit_us=MINUTE_US, **more)
+
+    settle(*(ev.JobSubmitted(number, mine(hosts_only=("h0",))) for number in (1, 2)))
+    wide = (mine(ntasks=33, mem_bytes_per_task=1 + n % kinds) for n in range(60))
+    assert settle(*(ev.JobSubmitted(10 + n, one) for n, one in enumerate(wide))) < 30
+    assert cluster.state.reasons[69].code is ReasonCode.ASSOC_HOSTS
+    settle(ev.AccountsSet(lab(physics={"hosts": 5}), "root"))
+    assert len(cluster.state.placed) == 3

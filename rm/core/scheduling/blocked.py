@@ -10,9 +10,12 @@ from rm.core.jobs.state import ClusterState
 from rm.core.model.asked.demand import Demand
 from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.scheduling.limits.limiting import Limited
 from rm.core.scheduling.patience import until_us
+from rm.core.sharing.tally import Ruled
 
 Key = Demand | tuple[str, Demand]
+Like = tuple[int, int, int | None, int | None]
 
 
 @dataclass(slots=True)
@@ -38,13 +41,19 @@ class Blocked:
     alone: dict[int, Key] = field(
         default_factory=dict
     )  # of these the jobs that are refused by their own keys
+    # the same by limits, of the like of a job: with what tells which these are, so that both live
+    limited: dict[Like, tuple[Demand, Ruled, Limited]] = field(default_factory=dict)
     again: bool = False
     hopeless: set[Demand] = field(default_factory=set)  # these have no reservation either, until then
 
     def refuse(self, key: Key, reason: Reason, jobs: dict[int, None]) -> bool:
-        """Note it; was it refused for the first time since a pass last came to all? What is tried again in
-        each pass, as hosts come free, must not keep a pass of few refusals from those behind it."""
+        """Note it, and say whether it is met for the first time. What is tried again in each pass, as hosts
+        come free, must not keep a pass of few refusals from those behind it."""
         self.reasons[key], self.waiting[key] = reason, jobs
+        return self.meet(key)
+
+    def meet(self, key: Key) -> bool:
+        """Is it refused for the first time since a pass last came to all?"""
         if key in self.met:
             return False
         self.met.add(key)
@@ -61,9 +70,25 @@ class Blocked:
         """Why, if it was refused so since a pass last came to all."""
         return self.reasons.get(self.alone[job.id]) if job.id in self.alone else None
 
+    def refuse_over(self, job: Job, kind: Demand, ruled: Ruled, limited: Limited) -> bool:
+        """A limit refuses it the hosts that it would have, and all its like until a pass has come to all."""
+        self.limited[_like(job, kind, ruled)] = kind, ruled, limited
+        return self.meet(("limited", kind))
+
+    def over(self, job: Job, kind: Demand, ruled: Ruled) -> Limited | None:
+        """The limit that refuses it so."""
+        known = self.limited.get(_like(job, kind, ruled)) if self.limited else None
+        return known[2] if known is not None else None
+
+    @property
+    def midway(self) -> bool:
+        """Is there what stays refused until a pass has come to all?"""
+        return bool(self.alone or self.limited)
+
     def came_to_all(self) -> bool:
-        """The pass did; are those that it refused by keys of their own to be tried again at once?"""
-        again, self.again = self.again and bool(self.alone), False
+        """The pass did; is what stayed refused until then to be tried again at once?"""
+        again, self.again = self.again and self.midway, False
+        self.limited.clear()
         self.met.clear()
         self.alone.clear()
         self.hopeless.clear()
@@ -92,7 +117,7 @@ class Blocked:
 
     def clear(self) -> None:
         kept = {key: self.reasons[key] for key in set(self.alone.values()) if key in self.reasons}
-        self.again = self.again or bool(kept)
+        self.again = self.again or self.midway
         self.reasons = kept
         self.waiting = {key: self.waiting[key] for key in kept}
         self.kept.clear()
@@ -119,7 +144,7 @@ class Blocked:
         hosts = [state.hosts[h] for h in freed if h in state.hosts]
         again: list[int] = []
         alone = set(self.alone.values())
-        self.again = self.again or bool(alone)
+        self.again = self.again or self.midway
         for key, reason in list(self.reasons.items()):
             if key in alone:
                 continue
@@ -157,6 +182,10 @@ class Blocked:
             again += [j for j in self.waiting[key] if j in state.pending]
             del self.reasons[key], self.waiting[key]
         return again
+
+
+def _like(job: Job, kind: Demand, ruled: Ruled) -> Like:
+    return id(kind), id(ruled), job.spec.time_limit_us, job.spec.expected_us
 
 
 def behind(job: Job) -> Key:

@@ -206,7 +206,7 @@ class Cycle:
             again = dict.fromkeys(self.blocked.release(freed, state)) if freed else {}
             chosen = [j for j in untried | fresh | again | begin | limited if j in state.pending]
             renewed = self._whole or self._plan_changed(now_us)
-            if renewed and self.blocked.alone:
+            if (renewed or limited) and self.blocked.midway:
                 self.blocked.again = True
             whole = renewed or not state.planned.keys().isdisjoint(chosen)
             if whole:

@@ -42,7 +42,7 @@ from rm.core.scheduling.turns import Turns
 from rm.core.sharing.tally import Key
 
 EPSILON = 1e-9
-AHEAD_WEIGHT = 5  # refusals that take as long as one beside reservations, around which a job is tried, too
+TRIED_WEIGHT = 5  # refusals that take as long as one for which places are found first, or around reservations
 REJECTED_MAX = 64  # candidates that the comm policy may reject in one round
 ROUNDS_MAX = 32  # of asking the placement policy to do without the hosts that spoke against them
 
@@ -115,7 +115,7 @@ def decide(
     turns, limiter = Turns(snapshot), Limiter.of(snapshot)
     ahead = reserving(snapshot, policies, tuning, kinds, limiter, whole)
     left = refused_now = 0
-    weight = 1 if ahead is None else AHEAD_WEIGHT
+    weight = 1 if ahead is None else TRIED_WEIGHT
     # by identity, since each turn looks at all that wait and hashing a demand costs as much as the rest
     known: dict[int, tuple[Demand, bool, dict[int, None]]] = {}
     for job in pending:
@@ -158,8 +158,7 @@ def decide(
     if ahead is not None:
         ahead.hopeless = blocked.hopeless
         ahead.begin({job.id: job for job in eligible if job.id not in claims})
-    sequence = snapshot.newest_sequence
-    if sequence is None:
+    if (sequence := snapshot.newest_sequence) is None:
         sequence = max((p.sequence for p in snapshot.placed.values()), default=0)
     ordered = by_tier(policies.queue.order(eligible, snapshot), snapshot)
     if claims:
@@ -187,6 +186,9 @@ def decide(
             decision, reasons, elsewhere = None, list[Reason](), None
             if asked is not one:
                 elsewhere, limited = limited, None
+            ruled = limiter.ruled(asked)
+            if limit is None and limited is None and not mine and job.id not in snapshot.planned:
+                limited = blocked.over(job, key, ruled)
             if limit is None and limited is None:
                 if ahead is not None:
                     decision, reasons = ahead.place(asked, job.id)
@@ -194,11 +196,11 @@ def decide(
                     decision, reasons = place(asked, snapshot, policies, tuning, sequence + 1)
                 if decision is not None:  # with the hosts that it would have
                     if job.id in several:
-                        decision = replace(
-                            decision, partition=ran_in(asked, decision.placement, snapshot.hosts)
-                        )
-                        asked = within(asked, decision.partition)
+                        name = ran_in(asked, decision.placement, snapshot.hosts)
+                        decision, asked = replace(decision, partition=name), within(asked, name)
                     limited = limiter.against(asked, decision.placement)
+                    if limited is not None:
+                        refused_now += TRIED_WEIGHT * blocked.refuse_over(job, key, ruled, limited)
             if limited is not None:
                 result.limited[job.id] = limited
                 limit = limit or limited.reason
