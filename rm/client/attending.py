@@ -11,8 +11,8 @@ import os
 import select
 import struct
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from signal import NSIG
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ from rm.protocol.sessions import (
 )
 
 PAUSE_S = 0.5  # between two tries to attend again
+ROOM_S = 0.02  # between two tries to write what did not fit
 PATIENCE_S = 600.0  # with a daemon that is away: as long as the session keeps its end
 LARGEST = 1 << 62  # offset of a stream
 ALIVE_S = 60.0  # the daemon pings every 20 s: a connection that says nothing for so long is dead
@@ -238,21 +239,21 @@ class Session:
         if not view:
             return
         poll = select.poll()
-        poll.register(fd, select.POLLOUT)
         if streams.wake >= 0:
             poll.register(streams.wake, select.POLLIN)
-        most = select.PIPE_BUF if os.get_blocking(fd) else len(view)  # which never waits once there is room
-        while view:
-            ready = dict(poll.poll())
-            if streams.wake in ready:
-                self._woken(streams)
-            if fd in ready:
-                try:
-                    view = view[os.write(fd, view[:most]) :]
-                except BlockingIOError:
-                    continue
-                except OSError:
-                    return  # nobody reads it any more
+        with _never_waiting(fd) as (out, most):
+            poll.register(out, select.POLLOUT)
+            while view:
+                ready = dict(poll.poll())
+                if streams.wake in ready:
+                    self._woken(streams)
+                if out in ready:
+                    try:
+                        view = view[os.write(out, view[:most]) :]
+                    except BlockingIOError:  # a terminal may have some room, but not for the next character
+                        self._wait(streams, -1, ROOM_S)
+                    except OSError:
+                        return  # nobody reads it any more
 
     # connections
 
@@ -342,6 +343,25 @@ class Session:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+@contextmanager
+def _never_waiting(fd: int) -> Iterator[tuple[int, int]]:
+    """A descriptor of what `fd` leads to, and of how many bytes a write there does not wait once there is
+    room. No number is small enough for a terminal: that is opened anew, if it can be."""
+    own = -1
+    if os.isatty(fd):
+        with suppress(OSError):
+            own = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    most = FRAME_BYTES
+    if own < 0:
+        with suppress(OSError):  # it is closed: a write says so
+            most = select.PIPE_BUF if os.get_blocking(fd) else FRAME_BYTES
+    try:
+        yield (fd if own < 0 else own), most
+    finally:
+        if own >= 0:
+            os.close(own)
 
 
 def _failure(told: Mapping[str, Any]) -> RmError:

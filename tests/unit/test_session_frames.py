@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import select
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -127,8 +127,11 @@ def test_what_came_with_the_greeting_is_taken_at_once(
     assert capfdbinary.readouterr().out == b"done\n"
 
 
+@pytest.mark.parametrize("way", [os.pipe, os.openpty])
 @pytest.mark.parametrize("blocking", [True, False])
-def test_who_is_signalled_leaves_though_nobody_reads_what_the_program_says(blocking: bool) -> None:
+def test_who_is_signalled_leaves_though_nobody_reads_what_the_program_says(
+    blocking: bool, way: Callable[[], tuple[int, int]]
+) -> None:
     near, far = socket.socketpair()
     piece = bytes(sessions.FRAME_BYTES)
 
@@ -142,7 +145,7 @@ def test_who_is_signalled_leaves_though_nobody_reads_what_the_program_says(block
 
     connection = SimpleNamespace(upgraded=lambda *path: WebSocket(near))
     session = attending.Session(lambda: connection, 7, "", "abcdefgh", None, lambda note: None)  # type: ignore[arg-type,return-value]
-    (unread, out), (wake, wakes) = os.pipe(), os.pipe()
+    (unread, out), (wake, wakes) = way(), os.pipe()
     os.set_blocking(out, blocking)
     host = threading.Thread(target=flood)
     signalled = threading.Thread(target=lambda: (is_full(out), os.write(wakes, b".")))
@@ -157,8 +160,39 @@ def test_who_is_signalled_leaves_though_nobody_reads_what_the_program_says(block
         os.close(fd)
 
 
-def is_full(pipe: int) -> None:
-    until(lambda: not select.select([], [pipe], [], 0)[1], "nothing more fits into the pipe")
+def test_what_a_program_says_to_a_closed_descriptor_is_passed_over() -> None:
+    """It was taken for a lost connection, and the session attended again for ever."""
+    near, far = socket.socketpair()
+    closed = os.dup(1)
+    os.close(closed)
+    words = [
+        sessions.frame(sessions.HAVE, 0),
+        sessions.frame(sessions.OUTPUT, 0, b"done\n"),
+        sessions.frame(sessions.ENDED, 5, b"3 0"),
+    ]
+    for kind, body in ((TEXT, b'{"ok": true}'), (BINARY, b"".join(words))):
+        far.sendall(bytes([0x80 | kind, len(body)]) + body)
+    ways = [WebSocket(near)]
+    connection = SimpleNamespace(upgraded=lambda *path: ways.pop())  # there is no second one
+    session = attending.Session(lambda: connection, 7, "", "abcdefgh", None, lambda note: None)  # type: ignore[arg-type,return-value]
+    far.shutdown(socket.SHUT_WR)
+    with far:
+        assert session.attend(attending.Streams(-1, closed, closed)) == (3, 0)
+
+
+def is_full(out: int) -> None:
+    """Also for a terminal: poll may say that one has room which takes nothing. It is asked often, since it
+    takes nothing of others either at a moment when somebody writes."""
+    probe = os.open(f"/proc/self/fd/{out}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+
+    def refuses() -> bool:
+        try:
+            return not os.write(probe, b".")
+        except BlockingIOError:
+            return True
+
+    until(lambda: all(refuses() for _ in range(100)), "nothing more fits into it")
+    os.close(probe)
 
 
 @pytest.mark.parametrize(
