@@ -22,6 +22,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_CLOEXEC
 MARK = "RM_SCHEDULE"  # its value, a path in the spool, marks the job's processes
+FOUND_BY = (MARK, "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NODELIST")
 prctl = ctypes.CDLL(None, use_errno=True).prctl
 NEVER_BEGUN = 53  # no signal: Slurm's number for what failed before the task began
 
@@ -139,6 +140,11 @@ def _tell(said, words):
     os.write(said, json.dumps(words).encode() + b"\n")
 
 
+def findable(environ):
+    """With what a process is found by first: of a long environment the beginning alone may be read."""
+    return {**{name: environ[name] for name in FOUND_BY if name in environ}, **environ}
+
+
 def task_environment(folder, request, user, task, hides_gpus):
     """The environment of one task, but for its process id: what the daemon gave, and what only this host
     knows. `hides_gpus`: the driver sees the job's GPUs only."""
@@ -162,7 +168,7 @@ def task_environment(folder, request, user, task, hides_gpus):
     environ["CUDA_VISIBLE_DEVICES"] = ",".join(_named_for_cuda(request, task, hides_gpus))
     if task["gpus"] and all(gpu.isdigit() for gpu in task["gpus"]):
         environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # else CUDA numbers them by speed
-    return environ
+    return findable(environ)
 
 
 def _with_near_gpus(request, task, fence, environ):

@@ -17,7 +17,7 @@ MOUNT = "/sys/fs/cgroup"
 CONTROLLERS = ("memory", "cpu", "pids", "devices", "cpuset", "io")
 ONLY_V2 = ("cpuset", "io")  # of v1 they would need memory nodes in each group, and a move of each task
 ENVIRONMENT_BYTES = 6 << 20  # the kernel takes no longer one when a program begins
-LOOK_BYTES, LEAST_BYTES = 64 << 20, 64 << 10  # of all environments together; of each, when these are read
+LOOK_BYTES, LEAST_BYTES = 64 << 20, 64 << 10  # of all environments of a user; of each, when these are read
 PIECE_BYTES = 64 << 10
 CLONE3 = 435  # the same number on all architectures
 CLONE_INTO_CGROUP = 0x200000000
@@ -375,10 +375,12 @@ def marked(variable, value):
 
 def marks(variable):
     """(process, value) of all processes whose environment has the variable."""
-    begin, room = b"\0" + variable.encode() + b"=", LOOK_BYTES
+    begin, room = b"\0" + variable.encode() + b"=", {}
     for pid in _processes():
-        text = b"\0" + environment_of(pid, max(LEAST_BYTES, min(room, ENVIRONMENT_BYTES)))
-        room -= len(text)
+        owner = _owner(pid)
+        left = room.get(owner, LOOK_BYTES)
+        text = b"\0" + environment_of(pid, max(LEAST_BYTES, min(left, ENVIRONMENT_BYTES)))
+        room[owner] = left - len(text)
         at = text.find(begin)
         if at >= 0:
             value = text[at + len(begin) :]  # not split as a whole: it may be nothing but ends of words
@@ -409,6 +411,12 @@ def send(pids, number):
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
+
+
+def _owner(pid):
+    with contextlib.suppress(OSError):
+        return os.stat("/proc/%d" % pid).st_uid
+    return -1
 
 
 def _processes():

@@ -4,7 +4,9 @@ task on this host, and the container in which that runs."""
 import os
 
 import rm_step_container
-from rm_cgroup import descendants, environment_of
+from rm_cgroup import ENVIRONMENT_BYTES, descendants, environment_of
+from rm_used_now import ENVIRONMENT_BYTES as LOOK_BYTES
+from rm_used_now import PROCESSES
 
 CONTAINER = "RM_STEP_CONTAINER"  # the runtime, in the environment of the process that it became
 SHELL = ["/bin/sh", "-c", "if command -v bash >/dev/null; then exec bash; fi; exec sh"]
@@ -41,16 +43,20 @@ class Entered:
 def _task(part, step):
     """(process, environment) of the task with the lowest rank, whose part is the process `part`."""
     found = {}
-    for pid in descendants(part):  # children come before theirs
-        environ = _environment(pid)
+    for pid in descendants(part)[:PROCESSES]:  # children come before theirs
+        environ = _environment(pid, LOOK_BYTES)
         rank = environ.get("SLURM_PROCID", "")
         if environ.get("SLURM_STEP_ID") == str(step) and rank.isdecimal():
-            found.setdefault(int(rank), (pid, environ))
+            found.setdefault(int(rank), pid)
     if not found:
         raise Refused("No task of step %d runs on this host now." % step)
-    return found[min(found)]
+    pid = found[min(found)]
+    environ = _environment(pid, ENVIRONMENT_BYTES)
+    if "SLURM_PROCID" not in environ:  # it has just ended
+        raise Refused("The step has ended on this host.")
+    return pid, environ
 
 
-def _environment(pid):
-    words = environment_of(pid).decode("utf-8", "surrogateescape").split("\0")
+def _environment(pid, most_bytes):
+    words = environment_of(pid, most_bytes).decode("utf-8", "surrogateescape").split("\0")
     return dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("="))

@@ -4,7 +4,7 @@ import os
 
 import rm_cpu_bind
 import rm_gpu_near
-from rm_become import MARK
+from rm_become import MARK, findable
 
 OF_THE_SCRIPT = {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "RM_RANK"}
 
@@ -44,7 +44,7 @@ def task_environment(asked, request, user, fence, folder, at, gpus):
         "HOME": user.home, "USER": user.name, "LOGNAME": user.name,
         MARK: folder.at("schedule.json"), "RM_REPORTS": _reports(folder, request, rank),
     })  # fmt: skip
-    return environ
+    return findable(environ)
 
 
 def _reports(folder, request, rank):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tracemalloc
@@ -12,6 +13,7 @@ import pytest
 from tests.agent_process import AGENTS
 
 sys.path.insert(0, str(AGENTS))
+import rm_cgroup
 from rm_cgroup import ENVIRONMENT_BYTES, environment_of, marks
 from rm_step_entered import _environment
 from rm_used_now import environment
@@ -54,8 +56,22 @@ def test_who_says_that_all_his_memory_is_his_environment_fills_none_of_roots(cla
     try:
         assert (claims, VALUE) in list(marks(MARK))
         assert environment(claims)[MARK] == VALUE
-        assert _environment(claims)[MARK] == VALUE
+        assert _environment(claims, ENVIRONMENT_BYTES)[MARK] == VALUE
         assert len(environment_of(claims)) == ENVIRONMENT_BYTES
         assert tracemalloc.get_traced_memory()[1] < 16 * ENVIRONMENT_BYTES
     finally:
         tracemalloc.stop()
+
+
+def test_long_environments_of_others_hide_nobodys_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what came after eleven of 6 MiB only the beginning was looked at."""
+    begin = b"LONG=" + bytes(rm_cgroup.LEAST_BYTES).replace(b"\0", b"x")
+    lengths = {1: rm_cgroup.LOOK_BYTES, 2: rm_cgroup.LOOK_BYTES, os.getpid(): 0}
+    texts = {
+        pid: b"=" * length or begin + b"\0" + f"{MARK}={VALUE}".encode() for pid, length in lengths.items()
+    }
+    monkeypatch.setattr(rm_cgroup, "_processes", lambda: list(texts))
+    monkeypatch.setattr(rm_cgroup, "_owner", lambda pid: 1000 if pid < 3 else 1001, raising=False)
+    monkeypatch.setattr(rm_cgroup, "environment_of", lambda pid, most: texts[pid][:most])
+    monkeypatch.setattr(rm_cgroup, "ENVIRONMENT_BYTES", rm_cgroup.LOOK_BYTES)
+    assert rm_cgroup.marked(MARK, VALUE) == [os.getpid()]

@@ -302,6 +302,19 @@ def test_a_step_is_told_the_gpus_that_it_has() -> None:
         assert lines == ["4 of 4,7, 1", "4,7 of 4,7, 2", "of 4,7,"]
 
 
+def test_what_a_process_is_found_by_comes_first_in_its_environment() -> None:
+    """A user may export more than is looked at."""
+    with agents() as start:
+        code, lines = run(
+            start(), "cut -z -d = -f 1 /proc/$$/environ; srun -n1 cut -z -d = -f 1 /proc/self/environ"
+        )
+    script = lines[0].split("\0")
+    task = script[script.index("RM_SCHEDULE", 1) :]
+    assert code == 0
+    assert script[:2] == task[:2] == ["RM_SCHEDULE", "SLURM_JOB_ID"]
+    assert "SLURM_STEP_ID" in task[:4]
+
+
 def test_a_step_has_a_control_group_below_the_jobs() -> None:
     with agents() as start:
         _, lines = run(start(), "cat /proc/self/cgroup; echo --; srun -n1 cat /proc/self/cgroup")
