@@ -433,9 +433,9 @@ def test_what_was_set_aside_for_a_job_that_changes_is_for_others(update: JobUpda
 
 
 @pytest.mark.parametrize("queue", ["priority", "backfill"])
-@pytest.mark.parametrize("kinds", [1, 60])
+@pytest.mark.parametrize(("kinds", "limits"), [(1, 1), (60, 1), (1, 60)])
 def test_what_a_limit_refuses_once_there_is_a_place_is_tried_by_few_in_a_turn(
-    queue: str, kinds: int, monkeypatch: pytest.MonkeyPatch
+    queue: str, kinds: int, limits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only with its hosts it shows whether a job is within a limit of hosts: many of a user wait for it."""
     cluster = Cluster(lab(physics={"hosts": 4}), queue, Tuning(refusals=20))
@@ -460,11 +460,14 @@ def test_what_a_limit_refuses_once_there_is_a_place_is_tried_by_few_in_a_turn(
                 return most
         pytest.fail("it never comes to an end")
 
-    def mine(**more: Any) -> JobSpec:
-        return builders.spec(user="ann", account="physics", time_limit_us=MINUTE_US, **more)
+    def mine(time_limit_us: int = MINUTE_US, **more: Any) -> JobSpec:
+        return builders.spec(user="ann", account="physics", time_limit_us=time_limit_us, **more)
 
     settle(*(ev.JobSubmitted(number, mine(hosts_only=("h0",))) for number in (1, 2)))
-    wide = (mine(ntasks=33, mem_bytes_per_task=1 + n % kinds) for n in range(60))
+    wide = (
+        mine(time_limit_us=(1 + n % limits) * MINUTE_US, ntasks=33, mem_bytes_per_task=1 + n % kinds)
+        for n in range(60)
+    )
     assert settle(*(ev.JobSubmitted(10 + n, one) for n, one in enumerate(wide))) < 30
     assert cluster.state.reasons[69].code is ReasonCode.ASSOC_HOSTS
     settle(ev.AccountsSet(lab(physics={"hosts": 5}), "root"))

@@ -441,3 +441,26 @@ def test_in_any_order_of_events_nobody_has_the_processors_of_others(seed: int) -
             cluster.end(number)
             validate_state(state)
     assert not state.yielding
+
+
+def test_nothing_is_let_go_before_all_hosts_that_are_lost_at_once_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A step gives up a part of them. The first job that is back must not go before a later one above it."""
+    monkeypatch.setattr("rm.core.scheduling.due.AT_ONCE", 2)
+    cluster = Cluster(qos("suspend"), "priority", hosts=4)
+    low = cluster.submit(**cpus(16))
+    cluster.start(low)
+    above = [cluster.submit("urgent", **cpus(16, priority=9 * (n == 2))) for n in range(3)]
+    cluster.start(*above)
+    lost = [cluster.state.placed[number].placement.hosts[0] for number in above]
+    cluster.step(*(ev.HostSilent(host, "no answer") for host in lost))
+    cluster.later(3_600)
+    for _ in range(5):
+        cluster.later(1)
+    assert [cluster.of(number) for number in above] == [
+        JobState.PENDING,
+        JobState.PENDING,
+        JobState.CONFIGURING,
+    ]
+    assert cluster.of(low) is JobState.SUSPENDED

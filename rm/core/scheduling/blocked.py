@@ -38,9 +38,8 @@ class Blocked:
     retry_us: int | None = None
     kept: dict[int, Demand] = field(default_factory=dict)  # of jobs that reservations of hosts keep from some
     met: set[Key] = field(default_factory=set)  # refused since a pass last came to all that it was to try
-    alone: dict[int, Key] = field(
-        default_factory=dict
-    )  # of these the jobs that are refused by their own keys
+    # of these the jobs that are refused by their own keys
+    alone: dict[int, Key] = field(default_factory=dict)
     # the same by limits, of the like of a job: with what tells which these are, so that both live
     limited: dict[Like, tuple[Demand, Ruled, Limited]] = field(default_factory=dict)
     again: bool = False
@@ -50,10 +49,6 @@ class Blocked:
         """Note it, and say whether it is met for the first time. What is tried again in each pass, as hosts
         come free, must not keep a pass of few refusals from those behind it."""
         self.reasons[key], self.waiting[key] = reason, jobs
-        return self.meet(key)
-
-    def meet(self, key: Key) -> bool:
-        """Is it refused for the first time since a pass last came to all?"""
         if key in self.met:
             return False
         self.met.add(key)
@@ -71,9 +66,12 @@ class Blocked:
         return self.reasons.get(self.alone[job.id]) if job.id in self.alone else None
 
     def refuse_over(self, job: Job, kind: Demand, ruled: Ruled, limited: Limited) -> bool:
-        """A limit refuses it the hosts that it would have, and all its like until a pass has come to all."""
-        self.limited[_like(job, kind, ruled)] = kind, ruled, limited
-        return self.meet(("limited", kind))
+        """A limit refuses it the hosts that it would have, and all its like until a pass has come to all. Say
+        whether it is the first of them."""
+        like = _like(job, kind, ruled)
+        first = like not in self.limited
+        self.limited[like] = kind, ruled, limited
+        return first
 
     def over(self, job: Job, kind: Demand, ruled: Ruled) -> Limited | None:
         """The limit that refuses it so."""

@@ -105,6 +105,7 @@ class Cycle:
     _moves: int = 0  # passes that try everybody since a planned job may move, after the last news
     _limited: LimitedJobs = field(default_factory=LimitedJobs)
     _preemption: Preemption = field(default_factory=Preemption)
+    _fresh: tuple[int, ...] = ()  # new since preemption looked last
     _near: Neighbourhood = field(default_factory=Neighbourhood)
     _aligned: Aligned | None = None  # what the next alignment goes on from
 
@@ -127,7 +128,7 @@ class Cycle:
         renewed = self.state.alignment is not before
         go_on(self.state, now_us, self.rules, out.changes)
         out.looked = out.changes.judged > 0
-        fresh = tuple(self.state.fresh)
+        fresh = (*(number for number in self._fresh if number in self.state.pending), *self.state.fresh)
         jobs, pending = self.state.jobs, self.state.pending
         if self.state.claims:
             for number in [n for n in self.state.claims if n not in pending or not_yet(jobs[n], now_us)]:
@@ -135,7 +136,9 @@ class Cycle:
                 self.state.capacity_version += 1
         later = loses_more(came, self.state, self.rules, now_us)
         self._decide(now_us, out, later)
-        self._preempt(fresh, now_us, out)
+        self._fresh = fresh if later else ()
+        if not later:
+            self._preempt(fresh, now_us, out)
         if self.state.freed:  # a gang went that had not begun
             self._decide(now_us, out, later)
         note_waits(self.state, now_us, self.rules, out.changes, WAITS_WRITTEN)
@@ -160,6 +163,7 @@ class Cycle:
         self._moves = 0
         self._limited.clear()
         self._preemption.clear()
+        self._fresh = ()
         self._near = Neighbourhood()
         self._seen_capacity = -1
         self._seen_placed = self.state.placed_version if aligned else -1
