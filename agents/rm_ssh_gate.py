@@ -31,6 +31,9 @@ PAM_LINE = re.compile(
     r"-?(auth|account|password|session)[ \t]+(\[[^]\\]*\]|[^ \t[]+)[ \t]+([^ \t[][^ \t]*)(.*)", re.IGNORECASE
 )
 PAM_INCLUDE = re.compile(r"@include[ \t]+([^ \t[][^ \t]*).*", re.IGNORECASE)
+PAM_ACTION = re.compile(r"=\s*(done|[0-9]+)")  # libpam takes blanks before it, and needs none behind it
+# the playbook's own line: root comes in also where the program is missing
+ROOT_PASSES = ("success=1 default=ignore", "pam_succeed_if.so", ["quiet", "uid", "eq", "0"])
 INCLUDE_DEPTH = 16  # of files that include each other
 READS_USERS_ENVIRONMENT = re.compile(r"\buser_readenv=(?!0\b)")
 SSHD_FOLDER = "/etc/ssh"  # what sshd_config includes is named from there
@@ -215,11 +218,12 @@ def stacked(path, folders=PAM_FOLDERS, depth=0):
 def passed_over(sessions, gate):
     """The module of a line from which PAM may go on behind the line `gate`; "" for none."""
     for at, (_, control, module, arguments) in enumerate(sessions[:gate]):
-        if arguments.split() == ["quiet", "uid", "eq", "0"]:
-            continue  # the playbook's own line: root comes in also where the program is missing
+        if (control, module, arguments.split()) == ROOT_PASSES:
+            continue
         between = sum(1 for line in sessions[at + 1 : gate] if line[1] is not None)
-        jumps = [int(count) for count in re.findall(r"=(\d+)\b", control or "")]
-        if control == "sufficient" or "=done" in (control or "") or any(count > between for count in jumps):
+        actions = PAM_ACTION.findall(control or "")
+        jumps = [int(action) for action in actions if action.isdigit()]
+        if control == "sufficient" or "done" in actions or any(count > between for count in jumps):
             return module
     return ""
 

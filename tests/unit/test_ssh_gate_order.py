@@ -126,6 +126,12 @@ UNIX = "session required pam_unix.so\n"
         "session Sufficient pam_unix.so\n",
         "session [sufficient] pam_unix.so\n",
         "session [success=done default=ignore] pam_unix.so\n",
+        "session [success = done default=ignore] pam_unix.so\n",
+        "session [success=donedefault=ignore] pam_unix.so\n",
+        "session success=done pam_unix.so\n",
+        "session [success= 2 default=ignore] pam_unix.so\n" + UNIX,
+        "session [success=2default=ignore] pam_unix.so\n" + UNIX,
+        "session [success=ignore default=done] pam_succeed_if.so quiet uid eq 0\n",
         "@include other\n",
         JUMP,
         "session [default=2] pam_unix.so\n" + UNIX,
@@ -142,6 +148,8 @@ def test_nobody_comes_in_past_the_gate(tmp_path: Path, before: str) -> None:
     [
         ROOT,
         JUMP + ROOT,
+        "session [success=ok ignore=ignore module_unknown=ignore default=bad] pam_selinux.so close\n",
+        "session [success= 1default = ignore] pam_unix.so\n" + UNIX,
         JUMP + UNIX,  # as in Debian's and Fedora's files
         "session [default=1] pam_permit.so\nsession requisite pam_deny.so\n@include two\n",
         "auth sufficient pam_unix.so\naccount sufficient pam_unix.so\n",
