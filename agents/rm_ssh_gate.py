@@ -37,7 +37,17 @@ ROOT_PASSES = ("success=1 default=ignore", "pam_succeed_if.so", ["quiet", "uid",
 INCLUDE_DEPTH = 16  # of files that include each other
 READS_USERS_ENVIRONMENT = re.compile(r"\buser_readenv=(?!0\b)")
 SSHD_FOLDER = "/etc/ssh"  # what sshd_config includes is named from there
-WAYS_IN = ("authenticationmethods", "authorizedkeyscommand", "authorizedkeysfile", "trustedusercakeys")
+PROGRAM = "/rm_ssh_gate.py"
+SSHD_LINE = re.compile(r'[ \t\r]*=?[ \t\r]*"?([^ \t\r="]*)"?[ \t\r]*=?[ \t\r]*(.*?)[ \t\r\f]*')
+SSHD_WORD = re.compile(r"""(?:[^ \t"'\\]|\\[^\t]?|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')+""")
+SSHD_QUOTED = re.compile(r"""\\(["'\\ ])|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
+SSHD_ESCAPED = re.compile(r"""\\(["'\\])""")
+WAYS_IN = {  # what settings decide how a user comes in, and what the gate's own block says of them
+    "authenticationmethods": ["publickey"],
+    "authorizedkeyscommand": None,  # that starts this program
+    "authorizedkeysfile": ["none"],
+    "trustedusercakeys": ["none"],
+}
 MOVE_SESSIONS = ("pam_systemd.so", "pam_elogind.so", "pam_cgroup.so", "pam_cgfs.so")
 
 
@@ -264,38 +274,63 @@ def check_order(path, folders=PAM_FOLDERS):
             )
 
 
-def settings(path, folder=SSHD_FOLDER, depth=0):
-    """(keyword, value) of each line of sshd's settings, and of the files that it includes."""
-    with open(path, errors="replace") as file:
-        lines = file.read().splitlines()
+def unquoted(part):
+    return part.group(1) or SSHD_ESCAPED.sub(r"\1", part.group()[1:-1])
+
+
+def words_of(text):
+    """The words of a value of sshd's settings, without quotes and comment.
+
+    Source: argv_split() of OpenSSH 9.2."""
+    found = []
+    for word in SSHD_WORD.findall(text):
+        if word.startswith("#"):
+            break
+        found.append(SSHD_QUOTED.sub(unquoted, word))
+    return found
+
+
+def settings(path, folder=SSHD_FOLDER, depth=0, outer=()):
+    """(blocks, keyword, words) of each line of sshd's settings, and of the files that it includes. The blocks
+    are the words of the Match lines that must all hold: a file that a block includes narrows it down, and
+    the end of a file ends the last block in it."""
+    with open(path, errors="replace", newline="\n") as file:
+        lines = file.read().split("\n")
+    blocks = outer
     for line in lines:
-        keyword, value = re.fullmatch(r"\s*([^\s=]*)[\s=]*(.*?)\s*", line.replace('"', "")).groups()
+        keyword, value = SSHD_LINE.fullmatch(line).groups()
         if keyword.startswith("#"):
             continue
-        if keyword.lower() != "include":
-            yield keyword.lower(), value
-            continue
-        for pattern in value.split():
-            for found in sorted(glob.glob(os.path.join(folder, pattern))) if depth < INCLUDE_DEPTH else ():
-                yield from settings(found, folder, depth + 1)
+        keyword, words = keyword.lower(), words_of(value)
+        if keyword == "match":
+            blocks = (*outer, words)
+        elif keyword != "include":
+            yield blocks, keyword, words
+        elif depth < INCLUDE_DEPTH:
+            for found in [one for each in words for one in sorted(glob.glob(os.path.join(folder, each)))]:
+                yield from settings(found, folder, depth + 1, blocks)
+
+
+def is_for(block, users):
+    return [word.lower() for word in block[:1]] == ["user"] and block[1:] == [users]
 
 
 def check_settings(path, folder=SSHD_FOLDER):
     """Raise Refused where users could come in past the gate, whose settings stand at the end: of several
     Match blocks the first that says something counts."""
-    who = said = ""
-    for keyword, value in [*settings(path, folder), ("match", "")]:
-        if "rm_ssh_gate.py" in value:
-            return
-        if keyword == "match" and said:
-            raise Refused(
-                "rm: `Match %s` in sshd's settings says %s before the gate does: whom it is for would log in "
-                "without a job. Take that out, or let sshd use PAM (UsePAM yes)." % (who, said)
-            )
-        if keyword == "match":
-            who = value
-        elif who and who.lower().split() != ["user", "root"] and keyword in WAYS_IN:
-            said = keyword
+    for blocks, keyword, words in settings(path, folder):
+        if keyword not in WAYS_IN or not blocks or any(is_for(block, "root") for block in blocks):
+            continue
+        if len(blocks) == 1 and is_for(blocks[0], "*,!root"):
+            if keyword == "authorizedkeyscommand" and any(word.endswith(PROGRAM) for word in words):
+                return
+            if words == WAYS_IN[keyword]:
+                continue
+        raise Refused(
+            "rm: `Match %s` in sshd's settings says %s before the gate does: whom it is for would log in "
+            "without a job. Take that out, or let sshd use PAM (UsePAM yes)."
+            % (" ".join(blocks[-1]), keyword)
+        )
 
 
 def checked(check, path):

@@ -183,6 +183,7 @@ def test_a_file_that_is_not_there_gets_a_sentence(
 PROGRAM_OF_KEYS = "AuthorizedKeysCommand /opt/rm/agents/rm_ssh_gate.py keys %u\n"
 OURS = f"Match User *,!root\n  AuthorizedKeysFile none\n  {PROGRAM_OF_KEYS}"
 KEYS = "AuthorizedKeysFile .ssh/authorized_keys\n"
+PASSWORD = "AuthenticationMethods password\n"
 
 
 def led_past(folder: Path, text: str, included: str = "") -> str:
@@ -205,6 +206,16 @@ def led_past(folder: Path, text: str, included: str = "") -> str:
         ("Match All\n  TrustedUserCAKeys /etc/ssh/ca.pub\n", ""),
         ("Include conf.d/*.conf\n", "Match Address 10.0.0.0/8\n\tAuthorizedKeysCommand /usr/bin/keys %u\n"),
         ("Match User root\nMatch User root,ann\n" + KEYS, ""),
+        ("Match User ROOT\n" + KEYS, ""),
+        ("Match User bob # rm_ssh_gate.py has its own block\n" + PASSWORD, ""),
+        ("Match User bob # it's bob\n" + PASSWORD, ""),
+        ("Match Group old\n" + PROGRAM_OF_KEYS + "Match User bob\n" + PASSWORD, ""),
+        ("Match User bob\nAuthorizedKeysCommand /usr/bin/keys # /rm_ssh_gate.py\n", ""),
+        ("Match User *,!root\n" + PASSWORD, ""),
+        ("Match User bob\nInclude conf.d/*.conf\n" + PASSWORD, "Match User root\n"),
+        ("Match User bob\nInclude conf.d/*.conf\n", PASSWORD),
+        ("Match User bob\nInclude conf.d/*.conf\nMatch User ann\n" + PASSWORD, OURS),
+        ("Match User bob\n  ForceCommand a\fMatch User root\n" + PASSWORD, ""),  # lines end in \n alone
     ],
 )
 def test_no_other_setting_lets_users_in_past_the_gate(tmp_path: Path, text: str, included: str) -> None:
@@ -217,8 +228,12 @@ def test_no_other_setting_lets_users_in_past_the_gate(tmp_path: Path, text: str,
         KEYS + "Match Group staff\n  X11Forwarding no\n",
         "Match User root\n" + KEYS,
         "# Match All\n" + KEYS,
+        "Match User 'root' # and nobody else\n" + KEYS,
         'Include "sshd_config"\n',
+        "Include conf.d/*.conf\n" + KEYS,  # behind an included file its last Match has ended
+        "Match User root\nInclude conf.d/*.conf\n",
     ],
 )
 def test_settings_that_lead_to_the_gate(tmp_path: Path, text: str) -> None:
-    assert led_past(tmp_path, text + OURS + "Match Group staff\n" + KEYS) == ""
+    included = "Match User backup\n" + (PASSWORD if "Match User root\nInclude" in text else "")
+    assert led_past(tmp_path, text + OURS + "Match Group staff\n" + KEYS, included) == ""
