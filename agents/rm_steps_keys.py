@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat as stat_module
 
 from rm_steps_base import StepFailed, expanded, state_diff
 from rm_steps_file import do_file
@@ -11,6 +12,9 @@ _TYPES = re.compile(
     r"(?:^|[\s,])((?:sk-)?(?:ssh-(?:rsa|dss|ed25519|xmss)|ecdsa-sha2-\S+|ssh-ed25519)(?:-cert-v\d+)?"
     r"(?:@openssh\.com)?)\s+(\S+)\s*(.*)$"
 )
+
+
+LINKS_MOST = 40  # as of the kernel's own
 
 
 class Key:
@@ -61,13 +65,11 @@ def do_authorized_key(run, args):
     path = expanded(args["path"] or os.path.join(who.pw_dir, ".ssh", "authorized_keys"))
     folder = os.path.dirname(path)
     linked = os.path.islink(folder)
+    _refuse_diverted(folder if args["follow"] else path, who)
     if linked and (args["manage_dir"] or not args["path"]):
         _refuse_another_s(folder, who)
-    if os.path.islink(path):
-        if args["follow"]:
-            path = os.path.realpath(path)
-        elif os.lstat(path).st_uid not in (0, os.geteuid()):
-            _refuse_another_s(path, who)
+    if args["follow"] and os.path.islink(path):
+        path = os.path.realpath(path)
     old = run.read(path)
     lines = keys_of((old or b"").decode("utf-8", "surrogateescape"))
     if args["state"] == "absent":
@@ -108,16 +110,47 @@ def do_authorized_key(run, args):
     return result
 
 
-def _refuse_another_s(link, who):
+def _refuse_diverted(path, who):
+    """Root goes through no link that another than root has put, or may have moved, there, unless it leads to
+    what is the key's user's own, and to such in the end."""
+    # in a user namespace the root outside of it is another one
+    roots = {0, os.geteuid(), os.stat("/").st_uid}
+    left, here, links, diverted = os.path.join(os.getcwd(), path).split("/")[::-1], "/", 0, False
+    while left:
+        name = left.pop()
+        if name in ("", "."):
+            continue
+        at = os.path.normpath(os.path.join(here, name))  # no link is in `here`
+        try:
+            seen = os.lstat(at)
+        except OSError:
+            return  # what is not there yet is made by root
+        if not stat_module.S_ISLNK(seen.st_mode):
+            here = at
+            continue
+        links += 1
+        if links > LINKS_MOST:
+            raise StepFailed("Too many links are on the way to %s." % path)
+        if not {seen.st_uid, os.stat(here).st_uid} <= roots:
+            diverted = True
+            _refuse_another_s(at, who)
+        left += os.readlink(at).split("/")[::-1]
+        if os.path.isabs(os.readlink(at)):
+            here = "/"
+    if diverted:
+        _refuse_another_s(path, who)
+
+
+def _refuse_another_s(path, who):
     """A user who makes his `.ssh` a link would get what it leads to: root's own `.ssh`, or all of /etc. One
     who makes the file a link would get a copy of any file, since lines that are no keys are kept."""
     try:
-        owner = os.stat(link).st_uid
+        owner = os.stat(path).st_uid
     except OSError:
         return  # it leads nowhere, and nothing is written there
     if owner != who.pw_uid:
-        told = "%s is a link to what is not %s's; 'path' may name the file where it really is."
-        raise StepFailed(told % (link, who.pw_name))
+        told = "%s leads by a link to what is not %s's; 'path' may name the file where it really is."
+        raise StepFailed(told % (path, who.pw_name))
 
 
 def _line(key):

@@ -250,6 +250,40 @@ def test_a_file_of_keys_that_its_owner_links_to_another_s_file_gives_him_nothing
     assert (path.is_symlink(), secret.read_text()) == (True, "root:secret\n")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes links of another user's")
+@pytest.mark.parametrize(("link", "maker"), [(".ssh", "nobody"), (".ssh", "root"), ("keys", "nobody")])
+@pytest.mark.parametrize("manage", [True, False])
+def test_no_link_of_a_user_on_the_way_to_his_keys_leads_to_another_s(
+    tmp_path: Path, link: str, maker: str, manage: bool
+) -> None:
+    home, other, nobody = tmp_path / "home", tmp_path / "etc", pwd.getpwnam("nobody")
+    for path in (home, other / "ssh", home / "own/ssh"):
+        path.mkdir(parents=True, mode=0o755)
+    for path in (home, home / "own"):
+        os.chown(path, nobody.pw_uid, nobody.pw_gid)
+    target = other if link == ".ssh" else other / "ssh"
+    (target / "authorized_keys").write_text(f"{KEY}\n")
+    (home / link).symlink_to(other)
+    os.chown(home / link, pwd.getpwnam(maker).pw_uid, -1, follow_symlinks=False)
+    below = home / link if link == ".ssh" else home / link / "ssh"
+    given: dict[str, Any] = {"user": "nobody", "path": str(below / "authorized_keys"), "manage_dir": manage}
+    for follow in (False, True):
+        for check in (True, False):
+            told = refused("authorized_key", **given, key=f"{KEY} mine", follow=follow, check=check)
+            assert "not nobody's;" in told
+    assert (target / "authorized_keys").read_text() == f"{KEY}\n"
+    assert (target / "authorized_keys").stat().st_uid == 0
+    assert [(path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) for path in (other, other / "ssh")] == [
+        (0, 0o755)
+    ] * 2
+    (home / link).unlink()  # to what is his own it may lead
+    (home / link).symlink_to("own")
+    os.chown(home / link, nobody.pw_uid, -1, follow_symlinks=False)
+    os.chown(home / "own/ssh", nobody.pw_uid, nobody.pw_gid)
+    done("authorized_key", **given, key=f"{KEY} mine")
+    assert (below / "authorized_keys").read_text() == f"{KEY} mine\n"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives directories to another user")
 def test_the_directory_that_a_followed_file_of_keys_is_in_stays_as_it_is(tmp_path: Path) -> None:
     path, target = tmp_path / "dot/keys", tmp_path / "etc/keys"
