@@ -11,6 +11,7 @@ from rm_steps_write import put_content
 def do_copy(run, args):
     into = args["dest"].endswith("/")
     dest, args = absolute(args["dest"]), dict(args, replaces_links=True)
+    _refuse_another_s_link(run, dest, args)
     if "files" in args:
         return _tree(run, dest, args)
     if "remote_src" in args:
@@ -54,13 +55,20 @@ def _directory_of(args):
     return attributes
 
 
-def _directory_in(run, path, dest, args, attributes):
-    """One directory of a tree that is copied to `dest`. What a link leads to keeps its owner and mode. A link
-    that another user has put into his copy must not lead what root writes elsewhere."""
-    if run.kind(path) == "link" and run.is_directory(path) and not args.get("follow"):
-        if path != dest and os.lstat(path).st_uid not in (0, os.geteuid()):
-            told = "%s is a link of another user's to a directory; only 'follow: true' would write to there."
-            raise StepFailed(told % path)
+def _refuse_another_s_link(run, path, args):
+    """A link that another user has put in place of a directory must not lead what root writes elsewhere. Says
+    whether there is a link to a directory that is not followed by request."""
+    if run.kind(path) != "link" or not run.is_directory(path) or args.get("follow"):
+        return False
+    if os.lstat(path).st_uid not in (0, os.geteuid()):
+        told = "%s is a link of another user's to a directory; only 'follow: true' would write to there."
+        raise StepFailed(told % path)
+    return True
+
+
+def _directory_in(run, path, args, attributes):
+    """One directory of a tree that is copied. What a link leads to keeps its owner and mode."""
+    if _refuse_another_s_link(run, path, args):
         return {"changed": False}
     return do_file(run, dict(attributes, path=path, state="directory", follow=bool(args.get("follow"))))
 
@@ -116,7 +124,7 @@ def _copied_tree(run, source, dest, args):
     for part in directories:
         path = os.path.normpath(os.path.join(top, part))
         mode = None if run.is_directory(path) else _mode_of(os.path.join(source, part))
-        add(_directory_in(run, path, dest, args, dict(owned, mode=mode)))
+        add(_directory_in(run, path, args, dict(owned, mode=mode)))
     for part in files:
         path, origin = os.path.join(top, part), os.path.join(source, part)
         if run.kind(origin) == "link" and not follow:
@@ -133,7 +141,7 @@ def _copied_tree(run, source, dest, args):
         mode = None if same else _mode_of(origin)
         add(put_content(run, path, data, dict(owned, mode=mode, replaces_links=True)))
     mode = _mode_of(source) if args.get("mode") == "preserve" else args.get("mode")
-    add(_directory_in(run, absolute(shown), dest, args, dict(owned, mode=mode)))
+    add(_directory_in(run, absolute(shown), args, dict(owned, mode=mode)))
     return result
 
 
@@ -150,7 +158,7 @@ def _tree(run, dest, args):
         path = os.path.normpath(os.path.join(dest, name))
         if run.is_directory(path) and path == dest:
             continue  # what was there before keeps its owner
-        add(_directory_in(run, path, dest, args, _directory_of(args)))
+        add(_directory_in(run, path, args, _directory_of(args)))
     for name in sorted(args["files"]):
         path = os.path.join(dest, name)
         own = dict(args, mode=modes.get(name)) if args.get("mode") == "preserve" else args

@@ -200,6 +200,30 @@ def test_a_link_in_a_copied_tree_leads_nothing_elsewhere(tmp_path: Path, remote:
     assert [path.stat().st_uid for path in (other, other / "sub", other / "sub/f")] == [0, 0, owner]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes links of another user's")
+@pytest.mark.parametrize("what", ["tree/", "tree", "tree/sub/f"])
+@pytest.mark.parametrize("remote", [True, False])
+def test_a_destination_that_another_user_makes_a_link_gives_him_nothing(
+    tmp_path: Path, remote: bool, what: str
+) -> None:
+    source, home, other = tmp_path / "tree", tmp_path / "home", tmp_path / "etc"
+    for path in (source / "sub", home, other / "sub"):
+        path.mkdir(parents=True)
+    (source / "sub/f").write_text("new\n")
+    (home / "conf").symlink_to(other)
+    owner = pwd.getpwnam("nobody").pw_uid
+    os.chown(home / "conf", owner, -1, follow_symlinks=False)
+    given: dict[str, Any] = {"src": f"{tmp_path}/{what}", "owner": "nobody", "remote_src": remote}
+    for dest in (f"{home}/conf/", f"{home}/conf"):
+        for check in (True, False):
+            assert "conf is a link of another user's" in refused("copy", **given, dest=dest, check=check)
+    assert ([*other.rglob("*")], (other / "sub").stat().st_uid) == ([other / "sub"], 0)
+    os.chown(home / "conf", 0, -1, follow_symlinks=False)
+    done("copy", **given, dest=f"{home}/conf/")
+    written = next(path for path in other.rglob("f"))
+    assert (written.read_text(), written.stat().st_uid, other.stat().st_uid) == ("new\n", owner, 0)
+
+
 def test_a_copied_tree_follows_links_when_it_is_told_to(tmp_path: Path) -> None:
     for path in (tmp_path / "a", tmp_path / "b"):
         path.mkdir()
