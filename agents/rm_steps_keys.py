@@ -65,7 +65,7 @@ def do_authorized_key(run, args):
     path = expanded(args["path"] or os.path.join(who.pw_dir, ".ssh", "authorized_keys"))
     folder = os.path.dirname(path)
     linked = os.path.islink(folder)
-    _refuse_diverted(folder if args["follow"] else path, who)
+    _refuse_diverted(folder if args["follow"] else path, folder, who)
     if linked and (args["manage_dir"] or not args["path"]):
         _refuse_another_s(folder, who)
     if args["follow"] and os.path.islink(path):
@@ -110,9 +110,9 @@ def do_authorized_key(run, args):
     return result
 
 
-def _refuse_diverted(path, who):
+def _refuse_diverted(path, folder, who):
     """Root goes through no link that another than root has put, or may have moved, there, unless it leads to
-    what is the key's user's own, and to such in the end."""
+    what is the key's user's own, and `folder`, which the keys are in, is his as well."""
     # in a user namespace the root outside of it is another one
     roots = {0, os.geteuid(), os.stat("/").st_uid}
     left, here, links, diverted = os.path.join(os.getcwd(), path).split("/")[::-1], "/", 0, False
@@ -124,7 +124,7 @@ def _refuse_diverted(path, who):
         try:
             seen = os.lstat(at)
         except OSError:
-            return  # what is not there yet is made by root
+            break  # what is not there yet is made by root
         if not stat_module.S_ISLNK(seen.st_mode):
             here = at
             continue
@@ -138,7 +138,7 @@ def _refuse_diverted(path, who):
         if os.path.isabs(os.readlink(at)):
             here = "/"
     if diverted:
-        _refuse_another_s(path, who)
+        _refuse_another_s(folder, who)
 
 
 def _refuse_another_s(path, who):

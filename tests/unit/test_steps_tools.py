@@ -279,6 +279,9 @@ def test_no_link_of_a_user_on_the_way_to_his_keys_leads_to_another_s(
     (home / link).unlink()  # to what is his own it may lead
     (home / link).symlink_to("own")
     os.chown(home / link, nobody.pw_uid, -1, follow_symlinks=False)
+    if link == "keys":  # a directory of another's in his own is not his
+        assert "not nobody's;" in refused("authorized_key", **given, key=f"{KEY} mine")
+        assert (home / "own/ssh").stat().st_uid == 0
     os.chown(home / "own/ssh", nobody.pw_uid, nobody.pw_gid)
     done("authorized_key", **given, key=f"{KEY} mine")
     assert (below / "authorized_keys").read_text() == f"{KEY} mine\n"
