@@ -362,6 +362,29 @@ def test_root_dumps_into_no_link_of_the_daemons_account(
     assert (precious.read_text(), precious.stat().st_nlink) == ("secret", 1)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights that the account lacks")
+def test_root_copies_a_database_into_no_link_of_the_daemons_account(
+    of_account: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sees the copy begin in its directory, and puts a link in its place before SQLite opens it."""
+    state, folder = of_account.parent, of_account.parent.parent
+    connect, exchanged = sqlite3.connect, []
+
+    def exchanging(database: Any, **more: Any) -> sqlite3.Connection:
+        for new in state.glob("*.new"):
+            new.unlink()
+            new.symlink_to(folder / "roots")
+            exchanged.append(new)
+        return connect(database, **more)
+
+    monkeypatch.setattr(module.sqlite3, "connect", exchanging)
+    refused = run(folder, "backup", str(state / "copy"))
+    assert isinstance(refused.exception, UsageError)
+    assert "Something else lies at" in str(refused.exception)
+    assert exchanged
+    assert not (folder / "roots").exists()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave a file to another account")
 def test_what_root_restores_and_upgrades_is_the_daemons_account_s(of_account: Path) -> None:
     state = of_account.parent

@@ -7,6 +7,7 @@ SQLite: a copy by its online backup interface, https://www.sqlite.org/backup.htm
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -14,6 +15,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -59,9 +61,11 @@ def back_up_to(url: str, file: Path) -> int:
         StoreError, ConfigError: the database cannot be read, or is of no known kind.
     """
     parsed = _parsed(url)
-    with _new_file(file) as (aside, opened):
+    with _new_file(file) as opened:
         if parsed.get_backend_name() == "sqlite":
-            _copy_sqlite(Path(str(parsed.database)), aside)
+            # who owns the directory of `file` may put links there, which SQLite follows
+            with TemporaryDirectory(prefix="rmx-", dir=None if os.geteuid() == 0 else file.parent) as own:
+                _copy_sqlite(Path(str(parsed.database)), Path(own, "copy"), opened)
         else:
             _postgres("pg_dump", ["--format=custom", "--no-owner"], parsed, into=opened)
     return file.stat().st_size
@@ -144,16 +148,16 @@ def _parsed(url: str) -> URL:
 
 
 @contextmanager
-def _new_file(file: Path) -> Iterator[tuple[Path, int]]:
-    """A file beside it, for its owner only, which takes its name when it is complete and on the disk. With
-    its descriptor: where the directory is another account's, a link may take the file's place at any time."""
+def _new_file(file: Path) -> Iterator[int]:
+    """A file beside it, for its owner only, which takes its name when it is complete and on the disk. Its
+    descriptor: where the directory is another account's, a link may take the file's place at any time."""
     aside = file.with_name(f"{file.name}.{os.getpid()}.new")
     try:
         if os.path.lexists(file):
             raise UsageError(f"{file} exists already.", "Name another file.")
         opened = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(opened, "wb"):
-            yield aside, opened
+            yield opened
             os.fsync(opened)
             # unlike a rename it replaces nothing; newer Pythons would follow what was put in its place
             os.link(aside, file, follow_symlinks=False)
@@ -178,7 +182,8 @@ def _sync(folder: Path) -> None:
 # -- SQLite
 
 
-def _copy_sqlite(source: Path, target: Path) -> None:
+def _copy_sqlite(source: Path, target: Path, into: int) -> None:
+    """By way of `target`, in a directory of this account's only: SQLite knows files by names."""
     name = f"sqlite:///{source}"
     if not source.exists():
         raise StoreError(f"There is no database {source}.", "See daemon.database, and be the daemon's user.")
@@ -188,6 +193,8 @@ def _copy_sqlite(source: Path, target: Path) -> None:
         with as_owner_of(source.parent), closing(_opened(source, "rw")) as old:
             old.backup(new)
         new.execute("PRAGMA journal_mode=DELETE")  # the copy is one file
+    with open(target, "rb") as copied, open(into, "wb", closefd=False) as written:
+        shutil.copyfileobj(copied, written)
 
 
 def _opened(file: Path, mode: str) -> sqlite3.Connection:
