@@ -80,13 +80,13 @@ def open_owned(home: int, name: str, flags: int, makes: bool = False) -> int:
 
 
 @contextmanager
-def as_owner_of(directory: Path) -> Iterator[None]:
+def as_owner_of(directory: Path, makes: bool = False) -> Iterator[None]:
     """With the rights of whom the directory belongs to, if root works there for another account: for
     libraries, which follow every link. The ids are those of all threads: only where no other one needs
-    root's. Raises ConfigError where root cannot take that account's ids, or a link of another account leads
-    there."""
+    root's. With `makes` what lacks is made. Raises ConfigError where root cannot take that account's ids, or
+    a link of another account leads there."""
     try:
-        with opened_directory(directory) as home:
+        with opened_directory(directory, makes) as home:
             owner = os.fstat(home)
     except OSError as error:
         raise ConfigError(

@@ -344,6 +344,26 @@ def test_root_restores_into_no_link_of_the_daemons_account(
     assert os.geteuid() == 0
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights that the account lacks")
+def test_root_makes_no_directory_for_a_restore_through_a_link_of_the_daemons_account(
+    of_account: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = of_account.parent.parent
+    assert run(folder, "backup", str(folder / "before")).exit_code == 0
+    roots, link = folder / "roots", of_account.parent / "db"
+    roots.mkdir()
+    link.symlink_to(roots)
+    os.lchown(link, ACCOUNT, ACCOUNT)
+    monkeypatch.setenv("RM_DAEMON__DATABASE", f"sqlite:///{link}/new/rm.sqlite3")
+    refused = run(folder, "restore", str(folder / "before"))
+    assert isinstance(refused.exception, ConfigError)
+    assert "Let no link of another account lead to it" in refused.exception.hint
+    assert not list(roots.iterdir())
+    monkeypatch.setenv("RM_DAEMON__DATABASE", f"sqlite:///{roots}/a/new/rm.sqlite3")
+    assert run(folder, "restore", str(folder / "before")).exit_code == 0
+    assert (roots / "a/new/rm.sqlite3").exists()
+
+
 def test_root_dumps_into_no_link_of_the_daemons_account(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

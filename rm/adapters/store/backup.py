@@ -209,10 +209,9 @@ def _restore_sqlite(path: Path, file: Path, acknowledged: int, hold: bool) -> Re
             f"A rollback journal lies beside the backup: {file}-journal. `rmx backup` leaves none.",
             "Restore a copy of the backup alone, if you trust it.",
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
     with sentences(f"sqlite:///{file}", "be restored"), closing(_opened(file, "ro")) as old:
         old.execute("SELECT count(*) FROM sqlite_master").fetchone()  # while it may be read
-        with as_owner_of(path.parent):
+        with as_owner_of(path.parent, makes=True):
             return _put_in_place(path, file, old, acknowledged, hold)
 
 
