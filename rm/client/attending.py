@@ -41,6 +41,7 @@ PAUSE_S = 0.5  # between two tries to attend again
 ROOM_S = 0.02  # between two tries to write what did not fit
 PATIENCE_S = 600.0  # with a daemon that is away: as long as the session keeps its end
 LARGEST = 1 << 62  # offset of a stream
+MASTER = os.makedev(5, 2)  # of pseudo-terminals: /dev/ptmx. Source: Linux, admin-guide/devices.txt
 ALIVE_S = 60.0  # the daemon pings every 20 s: a connection that says nothing for so long is dead
 
 
@@ -348,9 +349,10 @@ class Session:
 @contextmanager
 def _never_waiting(fd: int) -> Iterator[tuple[int, int]]:
     """A descriptor of what `fd` leads to, and of how many bytes a write there does not wait once there is
-    room. No number is small enough for a terminal: that is opened anew, if it can be."""
+    room. No number is small enough for a terminal: that is opened anew, if it can be. Not a master of a
+    pseudo-terminal, which passes for one: what is opened there is the master of a new one."""
     own = -1
-    if os.isatty(fd):
+    if os.isatty(fd) and os.fstat(fd).st_rdev != MASTER:
         with suppress(OSError):
             own = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
     most = FRAME_BYTES

@@ -8,6 +8,7 @@ import random
 import socket
 import sys
 import threading
+import tty
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -178,6 +179,27 @@ def test_what_a_program_says_to_a_closed_descriptor_is_passed_over() -> None:
     far.shutdown(socket.SHUT_WR)
     with far:
         assert session.attend(attending.Streams(-1, closed, closed)) == (3, 0)
+
+
+def test_what_a_program_says_to_the_master_of_a_pseudo_terminal_comes_out_there() -> None:
+    """All of it went to a new one, which nobody has open."""
+    near, far = socket.socketpair()
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    words = [
+        sessions.frame(sessions.HAVE, 0),
+        sessions.frame(sessions.OUTPUT, 0, b"done\n"),
+        sessions.frame(sessions.ENDED, 5, b"3 0"),
+    ]
+    for kind, body in ((TEXT, b'{"ok": true}'), (BINARY, b"".join(words))):
+        far.sendall(bytes([0x80 | kind, len(body)]) + body)
+    connection = SimpleNamespace(upgraded=lambda *path: WebSocket(near))
+    session = attending.Session(lambda: connection, 7, "", "abcdefgh", None, lambda note: None)  # type: ignore[arg-type,return-value]
+    far.shutdown(socket.SHUT_WR)
+    with far, open(master, "wb", 0), open(slave, "rb", 0) as terminal:
+        assert session.attend(attending.Streams(-1, master, 2)) == (3, 0)
+        os.set_blocking(slave, False)
+        assert terminal.read(100) == b"done\n"
 
 
 def is_full(out: int) -> None:
