@@ -18,6 +18,7 @@ CONTROLLERS = ("memory", "cpu", "pids", "devices", "cpuset", "io")
 ONLY_V2 = ("cpuset", "io")  # of v1 they would need memory nodes in each group, and a move of each task
 ENVIRONMENT_BYTES = 6 << 20  # the kernel takes no longer one when a program begins
 LOOK_BYTES, LEAST_BYTES = 64 << 20, 64 << 10  # of all environments of a user; of each, when these are read
+ALL_BYTES = 256 << 20  # of all environments: a user may have many subordinate ids
 PIECE_BYTES = 64 << 10
 CLONE3 = 435  # the same number on all architectures
 CLONE_INTO_CGROUP = 0x200000000
@@ -375,12 +376,12 @@ def marked(variable, value):
 
 def marks(variable):
     """(process, value) of all processes whose environment has the variable."""
-    begin, room = b"\0" + variable.encode() + b"=", {}
+    begin, room, all_left = b"\0" + variable.encode() + b"=", {}, ALL_BYTES
     for pid in _processes():
         owner = _owner(pid)
         left = room.get(owner, LOOK_BYTES)
-        text = b"\0" + environment_of(pid, max(LEAST_BYTES, min(left, ENVIRONMENT_BYTES)))
-        room[owner] = left - len(text)
+        text = b"\0" + environment_of(pid, max(LEAST_BYTES, min(left, all_left, ENVIRONMENT_BYTES)))
+        room[owner], all_left = left - len(text), all_left - len(text)
         at = text.find(begin)
         if at >= 0:
             value = text[at + len(begin) :]  # not split as a whole: it may be nothing but ends of words

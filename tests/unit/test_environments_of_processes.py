@@ -75,3 +75,21 @@ def test_long_environments_of_others_hide_nobodys_mark(monkeypatch: pytest.Monke
     monkeypatch.setattr(rm_cgroup, "environment_of", lambda pid, most: texts[pid][:most])
     monkeypatch.setattr(rm_cgroup, "ENVIRONMENT_BYTES", rm_cgroup.LOOK_BYTES)
     assert rm_cgroup.marked(MARK, VALUE) == [os.getpid()]
+
+
+def test_of_users_with_many_ids_no_more_is_read_than_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with subordinate ids: each of them had room of its own."""
+    monkeypatch.setattr(rm_cgroup, "ALL_BYTES", 10 * rm_cgroup.LEAST_BYTES)
+    monkeypatch.setattr(rm_cgroup, "ENVIRONMENT_BYTES", 4 * rm_cgroup.LEAST_BYTES)
+    monkeypatch.setattr(rm_cgroup, "_processes", lambda: list(range(1, 7)))
+    monkeypatch.setattr(rm_cgroup, "_owner", lambda pid: pid)
+    mark, asked = f"{MARK}={VALUE}\0".encode(), []
+
+    def shown(pid: int, most: int) -> bytes:
+        asked.append(most)
+        return mark.ljust(most, b"x")
+
+    monkeypatch.setattr(rm_cgroup, "environment_of", shown)
+    assert rm_cgroup.marked(MARK, VALUE) == list(range(1, 7))
+    assert max(asked) == asked[0] == 4 * rm_cgroup.LEAST_BYTES
+    assert asked[3:] == 3 * [rm_cgroup.LEAST_BYTES]
