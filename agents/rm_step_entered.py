@@ -5,7 +5,7 @@ import os
 
 import rm_step_container
 from rm_cgroup import ENVIRONMENT_BYTES, descendants, environment_of
-from rm_used_now import ENVIRONMENT_BYTES as LOOK_BYTES
+from rm_used_now import ENVIRONMENT_BYTES as FIRST_BYTES
 from rm_used_now import PROCESSES
 
 CONTAINER = "RM_STEP_CONTAINER"  # the runtime, in the environment of the process that it became
@@ -44,7 +44,7 @@ def _task(part, step):
     """(process, environment) of the task with the lowest rank, whose part is the process `part`."""
     found = {}
     for pid in descendants(part)[:PROCESSES]:  # children come before theirs
-        environ = _environment(pid, LOOK_BYTES)
+        environ = _environment(pid, FIRST_BYTES)
         rank = environ.get("SLURM_PROCID", "")
         if environ.get("SLURM_STEP_ID") == str(step) and rank.isdecimal():
             found.setdefault(int(rank), pid)

@@ -53,7 +53,7 @@ HOSTS = "[z1]\nh1\nh2\n[all:vars]\nansible_host=127.0.0.1\nansible_port=1\n"
 PLAYBOOK = "- hosts: all\n  vars_prompt: [{name: a, private: false}]\n  tasks:\n    - ping:\n"
 PATIENCE_S = 60
 EXAMPLES = max(1, round(4 * SHARE))  # drawn for each operation
-# of the thousands of cases that schemathesis lists, one in so many is sent
+# schemathesis lists thousands of cases: one of EVERY cases is sent
 EVERY = max(1, round(1 / SHARE**2))
 SPEC = {"name": "train", "script": "#!/bin/sh\ntrue\n", "env": [["TOKEN", "s3cret"]]}
 
