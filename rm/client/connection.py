@@ -70,7 +70,7 @@ class Connection:
         self.on_wait: Callable[[str], None] = on_wait or (lambda why: None)
         self.patience_s = patience_s
         self._timeout_s = timeout_s
-        self._door = door_to(self.address)
+        self.door = door_to(self.address)
         self._connection: http.client.HTTPConnection | None = None
         self._connected = False  # ever
         self._aborted = False
@@ -311,7 +311,7 @@ class Connection:
         with suppress(OSError, http.client.HTTPException):
             response.read()
         self.close()
-        self._leader, self._door = leader, door_to(leader)
+        self._leader, self.door = leader, door_to(leader)
         return True
 
     def _named(self, response: http.client.HTTPResponse) -> Address | None:
@@ -371,7 +371,7 @@ class Connection:
             self.close()
             raise Unreachable("The daemon was not asked: this connection was ended.")
         try:
-            headers = {"Content-Type": "application/json", **self._door.headers, **more}
+            headers = {"Content-Type": "application/json", **self.door.headers, **more}
             if key:
                 headers["Idempotency-Key"] = key
             with suppress(BrokenPipeError):  # turned away before it was asked: the answer says why
@@ -384,7 +384,7 @@ class Connection:
             ) from None
         except (OSError, http.client.HTTPException):
             self.close()
-            raise self._door.explain() or ConnectionClosed(
+            raise self.door.explain() or ConnectionClosed(
                 "The daemon closed the connection before it answered.",
                 "Look whether it happened before repeating it.",
             ) from None
@@ -396,10 +396,10 @@ class Connection:
                 return self._connection
             self.close()
         try:
-            self._connection = self._door.connection(timeout_s)
+            self._connection = self.door.connection(timeout_s)
         except Unreachable as error:
             if self._leader is not None:  # it may lead no longer: the daemon that was asked first knows more
-                self._leader, self._door = None, door_to(self.address)
+                self._leader, self.door = None, door_to(self.address)
                 raise
             self._connection = self._at_a_peer(timeout_s, error)
         self._connected = True
@@ -414,7 +414,7 @@ class Connection:
                 address = self.address.at(peer)
                 door = door_to(address)
                 made = door.connection(timeout_s)
-                self._leader, self._door = address, door
+                self._leader, self.door = address, door
                 return made
         raise failure
 

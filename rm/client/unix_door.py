@@ -10,6 +10,8 @@ from typing import Protocol
 
 from rm.errors import Forbidden, RmError, Unreachable
 
+_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
 
 class UnixConnection(http.client.HTTPConnection):
     """Connected when it is made."""
@@ -33,6 +35,13 @@ class UnixConnection(http.client.HTTPConnection):
             raise
         self.sock.settimeout(self.timeout)
 
+    def peer_uid(self) -> int:
+        """Of the process that listens there, as the kernel says (SO_PEERCRED in unix(7))."""
+        found: tuple[int, int, int] = _CREDENTIALS.unpack(
+            self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        )
+        return found[1]
+
 
 def _time(seconds: float) -> bytes:
     """struct timeval, as socket(7) has it."""
@@ -54,16 +63,19 @@ class Door(Protocol):
 
 
 class UnixDoor:
-    """A daemon of this machine, by its socket."""
+    """A daemon of this machine, by its socket; `uids` are the users who listened there."""
 
     headers: Mapping[str, str] = {}
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self.uids: set[int] = set()
 
     def connection(self, timeout_s: float | None) -> http.client.HTTPConnection:
         try:
-            return UnixConnection(self._path, timeout_s)
+            made = UnixConnection(self._path, timeout_s)
+            self.uids.add(made.peer_uid())
+            return made
         except PermissionError:
             raise Forbidden(
                 f"You may not connect to {self._path}.", "It belongs to another user's daemon."

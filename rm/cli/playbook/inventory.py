@@ -76,15 +76,36 @@ def known_hosts_of(
         raise UsageError(
             "The daemon knows no host yet.", "Add some with `rmx host import`, or give --inventory FILE."
         )
-    _refuse_what_another_account_wrote(hosts, Path(session.config.daemon.state_dir))
+    whose = _another_accounts(session) if os.geteuid() == 0 else ""
+    if whose:
+        _refuse_programs(hosts, whose)
     return _of_daemon(hosts, os.path.expanduser(configured), vault, playbook)
 
 
-def _refuse_what_another_account_wrote(hosts: Sequence[Host], state_dir: Path) -> None:
+def _another_accounts(session: Session) -> str:
+    """Why root does not take the daemon that answered for root's own; "" where it is. It is by who listens on
+    the socket, and by the state directory, which a daemon of root's may have of another account."""
+    from rm.adapters.owned_file import opened_directory
+    from rm.client.unix_door import UnixDoor
+
+    door, state_dir = session.connection.door, Path(session.config.daemon.state_dir)
+    if not isinstance(door, UnixDoor):
+        return f"may belong to another account ({session.connection.answers_at})"
+    if others := door.uids - {0}:
+        return f"belongs to the user id {min(others)}"
+    try:
+        with opened_directory(state_dir) as home:
+            owner = os.fstat(home).st_uid
+    except OSError as error:
+        if door.uids and isinstance(error, FileNotFoundError):
+            return ""
+        return f"may belong to another account ({state_dir}: {error.strerror})"
+    return f"belongs to the user id {owner} ({state_dir})" if owner else ""
+
+
+def _refuse_programs(hosts: Sequence[Host], whose: str) -> None:
     """Root evaluates no template, and starts no program, that the daemon's account could have put into the
     variables of hosts. Raises UsageError."""
-    if os.geteuid() != 0 or not state_dir.exists() or (owner := state_dir.stat().st_uid) == 0:
-        return
     from rm.adapters.playbook.roster import inventory_of
     from rm.playbook.model.connection import SSH_ARGS
     from rm.playbook.model.ssh_arguments import outside_program
@@ -96,7 +117,7 @@ def _refuse_what_another_account_wrote(hosts: Sequence[Host], state_dir: Path) -
             if runs_here or (name in SSH_ARGS and outside_program(str(value))):
                 raise UsageError(
                     f"The variable {name} of host {host.name} could run programs here as root. It comes from "
-                    f"the daemon, which belongs to the user id {owner} ({state_dir}).",
+                    f"the daemon, which {whose}.",
                     "Give --inventory FILE, or run the playbook as another user.",
                 )
 
