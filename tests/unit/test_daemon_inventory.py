@@ -139,3 +139,44 @@ def test_a_daemon_of_another_machine_is_another_accounts(
     monkeypatch.setenv("RM_TOKEN", "a-token")
     told = ran(tmp_path, monkeypatch, words=("--list-hosts",), **HERE[0])
     assert "The variable motd of host h1 could run programs here as root" in told
+
+
+@pytest.mark.parametrize("owner", [0, ACCOUNT])
+def test_root_evaluates_no_condition_of_another_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: int
+) -> None:
+    owned(tmp_path, owner)
+    checks = [f"lookup('pipe', 'touch {tmp_path}/touched') == ''"]
+    told = ran(tmp_path, monkeypatch, '    - assert: {that: "{{ checks }}"}\n', checks=checks)
+    assert (tmp_path / "touched").exists() is (owner == 0), told
+    assert ("a text that must not be evaluated" in told) is (owner != 0)
+
+
+@pytest.mark.parametrize("owner", [0, ACCOUNT])
+@pytest.mark.parametrize("tasks", ["    - ping:\n", "    - import_role: {name: one}\n"])
+def test_root_starts_no_interpreter_of_another_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: int, tasks: str
+) -> None:
+    owned(tmp_path, owner)
+    (tmp_path / "python").write_text(f"#!/bin/sh\ntouch {tmp_path}/touched\n")
+    (tmp_path / "python").chmod(0o755)
+    for part, text in (("defaults", "ansible_python_interpreter: python3\n"), ("tasks", "- ping:\n")):
+        (tmp_path / "roles/one" / part).mkdir(parents=True)
+        (tmp_path / "roles/one" / part / "main.yml").write_text(text)
+    python = f"{tmp_path}/python"
+    told = ran(tmp_path, monkeypatch, tasks, ansible_python_interpreter=python)
+    assert (tmp_path / "touched").exists() is (owner == 0), told
+    assert ("names a program of this machine" in told) is (owner != 0)
+
+
+def test_other_variables_of_another_account_are_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owned(tmp_path, ACCOUNT)
+    tasks = (
+        f"    - copy: {{content: '{{{{ site }}}} {{{{ deep.ports | sum }}}} {{{{ rm_zone }}}}', "
+        f"dest: {tmp_path}/out}}\n      when: site == 'x' and 'all' not in group_names and wanted\n"
+    )
+    told = ran(tmp_path, monkeypatch, tasks, site="x", deep={"ports": [1, 2]}, wanted=True)
+    assert (tmp_path / "out").exists(), told
+    assert (tmp_path / "out").read_text().startswith("x 3 ")

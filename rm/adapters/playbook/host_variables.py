@@ -15,6 +15,7 @@ from rm.playbook.inventory.hosts import decode
 from rm.playbook.inventory.inventory import Beside, Inventory
 from rm.playbook.inventory.sources import GroupTree
 from rm.playbook.model.connection import passwords_of
+from rm.playbook.model.located import untemplated
 
 
 class _BesidePlaybooks:
@@ -53,10 +54,12 @@ class InventoryVariables(_BesidePlaybooks):
 class DaemonVariables(_BesidePlaybooks):
     """The daemon's variables with what it could not read: files that ansible-vault sealed beside
     `hosts.inventory`, which `sealed` is. group_vars/ beside the playbook are weaker than the daemon's
-    variables, which do not tell a group's from a host's own; host_vars/ there are stronger."""
+    variables, which do not tell a group's from a host's own; host_vars/ there are stronger. Where the daemon
+    is not `trusted`, the texts of its variables are neither templates nor conditions."""
 
-    def __init__(self, hosts: Sequence[Host], sealed: Beside, vault: Vault) -> None:
+    def __init__(self, hosts: Sequence[Host], sealed: Beside, vault: Vault, trusted: bool = True) -> None:
         super().__init__(sealed, vault)
+        self._trusted = trusted
         self._hosts = {host.name: host for host in hosts}
         self.tree = GroupTree()
 
@@ -70,7 +73,9 @@ class DaemonVariables(_BesidePlaybooks):
                 found.update(beside.groups.get(group, {}))
         found.update(self._known.hosts.get(host, {}))
         given = known.variables if known else ()
-        found.update({name: opened(decode(text), self._vault) for name, text in given})
+        values = {name: opened(decode(text), self._vault) for name, text in given}
+        found.update(values if self._trusted else untemplated(values))
         found.update(playbooks.hosts.get(host, {}))
-        found["group_names"] = sorted({*groups, *later}) if later else list(groups) or ["ungrouped"]
+        names = sorted({*groups, *later}) if later else list(groups) or ["ungrouped"]
+        found["group_names"] = names if self._trusted else untemplated(names)
         return found

@@ -15,6 +15,7 @@ from rm.adapters.playbook.program import PART_BYTES, REQUEST_BYTES, in_parts
 from rm.core.model.host import Host
 from rm.errors import Unreachable, UsageError
 from rm.playbook.model.connection import CONNECTIONS, SSH_ARGS
+from rm.playbook.model.located import Unsafe
 from rm.playbook.model.steps import THE_HOSTS, Batch, Way
 from rm.playbook.run.reach import IMPLICIT
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rm.adapters.playbook.local import LocalSteps
 
 PORT_MAX = 65_535
+PYTHON = "ansible_python_interpreter"
 # settings of the SSH connection, and the variable of a Host in which rm/adapters/hosts/ssh.py finds each
 OF_SSH = {
     "ansible_private_key_file": "ansible_ssh_private_key_file", **{name: name for name in SSH_ARGS},
@@ -128,7 +130,7 @@ class Ways:
         return in_parts(request, send, REQUEST_BYTES, PART_BYTES)
 
     def _python(self, name: str, way: Way) -> str:
-        return python_of(self._given(name, way).get("ansible_python_interpreter"), self.settings)
+        return python_of(self._given(name, way).get(PYTHON), self.settings)
 
     def _ask(self, name: str, become: bool, local: bool, way: Way, request: dict[str, Any]) -> dict[str, Any]:
         """One request over a kept-open connection of ours; one that was lost is forgotten."""
@@ -160,6 +162,13 @@ class Ways:
         if local:
             from rm.adapters.playbook.local import LocalSteps
 
+            known = python in (self.settings.python, *AGENTS_PYTHON)
+            if isinstance(self._given(name, way).get(PYTHON), Unsafe) and not known:
+                raise UsageError(
+                    f"{PYTHON} of host '{name}' names a program of this machine, in a text that is not "
+                    "trusted (`!unsafe`, or from a daemon that is not root's).",
+                    "Write it in the playbook or in host_vars/ beside it.",
+                )
             return LocalSteps(name, python, become and getpass.getuser() != "root", passwords.become)
         from rm.adapters.playbook.channel import StepsChannel  # with all of SSH: only where it is used
 

@@ -79,7 +79,8 @@ def known_hosts_of(
     whose = _another_accounts(session) if os.geteuid() == 0 else ""
     if whose:
         _refuse_programs(hosts, whose)
-    return _of_daemon(hosts, os.path.expanduser(configured), vault, playbook)
+        hosts = [_untemplated(host) for host in hosts]
+    return _of_daemon(hosts, os.path.expanduser(configured), vault, playbook, trusted=not whose)
 
 
 def _another_accounts(session: Session) -> str:
@@ -122,6 +123,17 @@ def _refuse_programs(hosts: Sequence[Host], whose: str) -> None:
                 )
 
 
+def _untemplated(host: Host) -> Host:
+    """With the texts that become variables (`inventory_of`) as what is neither a template nor a condition."""
+    from rm.playbook.model.located import Unsafe
+
+    return replace(
+        host, zone=Unsafe(host.zone), address=Unsafe(host.address), login=Unsafe(host.login),
+        interface=Unsafe(host.interface), partitions=tuple(map(Unsafe, host.partitions)),
+        features=tuple(map(Unsafe, host.features)),
+    )  # fmt: skip
+
+
 def _of_files(files: Sequence[str], vault: Vault, playbook: Path) -> KnownHosts:
     from rm.adapters.playbook.host_variables import InventoryVariables
     from rm.adapters.playbook.inventory_files import read_inventory
@@ -136,7 +148,7 @@ def _of_files(files: Sequence[str], vault: Vault, playbook: Path) -> KnownHosts:
     return KnownHosts(hosts, variables, sources, with_login, ",".join(files), files)
 
 
-def _of_daemon(hosts: list[Host], configured: str, vault: Vault, playbook: Path) -> KnownHosts:
+def _of_daemon(hosts: list[Host], configured: str, vault: Vault, playbook: Path, trusted: bool) -> KnownHosts:
     from rm.adapters.playbook.host_variables import DaemonVariables
     from rm.adapters.playbook.inventory_files import read_beside
     from rm.playbook.inventory.hosts import encode
@@ -144,7 +156,7 @@ def _of_daemon(hosts: list[Host], configured: str, vault: Vault, playbook: Path)
 
     place, directory = Path(configured), str(playbook.resolve().parent)
     sealed = read_beside(place if place.is_dir() else place.parent, vault) if configured else Beside()
-    sources = DaemonVariables(hosts, sealed, vault)
+    sources = DaemonVariables(hosts, sealed, vault, trusted)
     variables, grouped = {}, []
     for host in hosts:
         found = variables[host.name] = sources.merged(host.name, (), directory)

@@ -53,7 +53,7 @@ def way_of(task: Task, scope: Scope, host: HostState, become: bool) -> Way:
             raise TemplateProblem(f"{problem} {hint}".rstrip("."))
         if name in SSH_ARGS:
             _check_arguments(name, value, own[name])
-        found[name] = str(value)
+        found[name] = value if isinstance(value, str) else str(value)  # an Unsafe text remains one
     plain = settled(found)
     keywords = _of_keywords(task, host)
     connection = keywords.connection
