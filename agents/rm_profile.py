@@ -142,11 +142,10 @@ def estimate(samples, step_us=2_000):
         explained += volume
         rate = volume * 8 * 1e6 / (duration * step_us)
         phases.append([int(offset * step_us), int(duration * step_us), int(rate)])
-    alike = [length for length in lengths if abs(length - period) <= ALIKE * period]
+    alike = [length for length in lengths if _alike(length, period)]
     agree = sum(
-        1
+        _alike(length, period) and _alike(volume, explained)
         for length, volume in zip(lengths, sent)  # noqa: B905 - the last iteration has no end
-        if abs(length - period) <= ALIKE * period and abs(volume - explained) <= ALIKE * explained
     )
     exact = sum(alike) / len(alike) if alike else period
     return {
@@ -156,6 +155,10 @@ def estimate(samples, step_us=2_000):
         "confidence": round(max(0.0, min(1.0, strength)) ** 0.5 * agree / len(lengths), 3),
         "origins": [int(samples[0][0] + start * step_us) for start in starts],
     }
+
+
+def _alike(value, usual):
+    return abs(value - usual) <= ALIKE * usual
 
 
 def estimate_of_all(samples, step_us, most):

@@ -260,6 +260,9 @@ def test_the_copy_before_an_upgrade_leads_back(tmp_path: Path) -> None:
     assert found_schema(url) == f"{int(head()) - 1:04}"
 
 
+of_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights that the account lacks")
+
+
 @pytest.fixture
 def of_account() -> Iterator[Path]:
     """A database of an older rm's, in the state directory of an account that may enter all above it."""
@@ -274,7 +277,7 @@ def of_account() -> Iterator[Path]:
         yield database
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights that the account lacks")
+@of_root
 @pytest.mark.parametrize("command", ["backup", "upgrade"])
 def test_root_follows_nothing_that_the_daemons_account_put_beside_its_database(
     of_account: Path, command: str
@@ -293,7 +296,7 @@ def test_root_follows_nothing_that_the_daemons_account_put_beside_its_database(
     assert os.geteuid() == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights that the account lacks")
+@of_root
 @pytest.mark.parametrize("command", ["backup", "upgrade"])
 def test_root_is_not_led_to_a_database_of_the_accounts_in_roots_directory(
     of_account: Path, command: str, monkeypatch: pytest.MonkeyPatch
@@ -321,7 +324,7 @@ def test_root_is_not_led_to_a_database_of_the_accounts_in_roots_directory(
     assert os.geteuid() == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights that the account lacks")
+@of_root
 def test_root_restores_into_no_link_of_the_daemons_account(
     of_account: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,7 +347,7 @@ def test_root_restores_into_no_link_of_the_daemons_account(
     assert os.geteuid() == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights that the account lacks")
+@of_root
 def test_root_makes_no_directory_for_a_restore_through_a_link_of_the_daemons_account(
     of_account: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,7 +385,7 @@ def test_root_dumps_into_no_link_of_the_daemons_account(
     assert (precious.read_text(), precious.stat().st_nlink) == ("secret", 1)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights that the account lacks")
+@of_root
 def test_root_copies_a_database_into_no_link_of_the_daemons_account(
     of_account: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,13 +157,19 @@ def test_held_jobs_and_begin_times() -> None:
     assert found[later].at_us == 90 * SECOND
 
 
-def test_it_may_be_sooner_as_jobs_have_ended_sooner() -> None:
+def twelve_ended_sooner() -> Reserving:
+    """One processor, on which each of twelve jobs took a fifth of its time limit."""
     cluster = Reserving(cpus=1)
     for _ in range(12):
         job = cluster.state.jobs[cluster.submit("", **limited(100))]
         cluster.do(ev.TasksStarted(job.id, job.attempt, "h1", cluster.now_us, (0,)))
         cluster.now_us += 20 * SECOND
         cluster.end(cluster.state.jobs[job.id])
+    return cluster
+
+
+def test_it_may_be_sooner_as_jobs_have_ended_sooner() -> None:
+    cluster = twelve_ended_sooner()
     cluster.submit("", **limited(100))
     waits = cluster.submit("", **limited(100))
     start = foreseen(cluster).starts[waits]
@@ -175,12 +181,7 @@ def test_it_may_be_sooner_as_jobs_have_ended_sooner() -> None:
 
 def test_a_play_that_is_left_says_what_is_known_by_then() -> None:
     """First when jobs start at the latest, in the order of their starts; then how much sooner it may be."""
-    cluster = Reserving(cpus=1)
-    for _ in range(12):
-        job = cluster.state.jobs[cluster.submit("", **limited(100))]
-        cluster.do(ev.TasksStarted(job.id, job.attempt, "h1", cluster.now_us, (0,)))
-        cluster.now_us += 20 * SECOND
-        cluster.end(cluster.state.jobs[job.id])
+    cluster = twelve_ended_sooner()
     cluster.submit("", **limited(100))
     waiting = [cluster.submit("", **limited(100)) for _ in range(6)]
     cycle, jobs = cluster.cycle, cluster.state.jobs

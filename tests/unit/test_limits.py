@@ -26,6 +26,7 @@ from rm.core.sharing.resources import resources_of
 from rm.core.sharing.usage import Usage
 from tests import builders
 from tests.examples import seeds
+from tests.turns import Calls
 
 S = 1_000_000
 MINUTE_US = 60 * S
@@ -439,26 +440,14 @@ def test_what_a_limit_refuses_once_there_is_a_place_is_tried_by_few_in_a_turn(
 ) -> None:
     """Only with its hosts it shows whether a job is within a limit of hosts: many of a user wait for it."""
     cluster = Cluster(lab(physics={"hosts": 4}), queue, Tuning(refusals=20))
-    tried = 0
-
-    def counted(*asked: Any) -> Any:
-        nonlocal tried
-        tried += 1
-        return place(*asked)
-
-    place = engine.place
-    monkeypatch.setattr(engine, "place", counted)
+    tries = Calls(monkeypatch, engine, "place")
 
     def settle(*events: ev.Event) -> int:
-        nonlocal tried
-        most = 0
-        for turn in range(300):
-            tried = 0
-            cluster.step(*(events if turn == 0 else ()))
-            most = max(most, tried)
-            if cluster.cycle.next_due_us() != 0:
-                return most
-        pytest.fail("it never comes to an end")
+        def turn(number: int) -> int | None:
+            cluster.step(*(events if number == 0 else ()))
+            return cluster.cycle.next_due_us()
+
+        return tries.busiest(turn, 300)
 
     def mine(time_limit_us: int = MINUTE_US, **more: Any) -> JobSpec:
         return builders.spec(user="ann", account="physics", time_limit_us=time_limit_us, **more)

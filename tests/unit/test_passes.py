@@ -22,6 +22,7 @@ from rm.policies.placement.steps import blockers
 from rm.policies.placement.steps.filters import refusal
 from tests.builders import asked, host, job, profile, snapshot, spec
 from tests.examples import seeds
+from tests.turns import Calls
 
 SECOND_US = 1_000_000
 SHAPES = [
@@ -264,28 +265,19 @@ def test_behind_a_reservation_a_pass_of_few_refusals_tries_few(monkeypatch: pyte
     """Jobs of many kinds fit, but would delay the one that has a reservation: each is tried around it. What
     comes free while passes come to all of them is theirs in the end, too."""
     few = cycle("first-fit", "backfill", refusals=20)
-    tried = 0
-
-    def counted(*asked: Any) -> Any:
-        nonlocal tried
-        tried += 1
-        return place(*asked)
-
-    place = engine.place
-    monkeypatch.setattr(engine, "place", counted)
+    tries = Calls(monkeypatch, engine, "place")
     now_us = 0
 
     def step(*events: ev.Event) -> int:
         """How often the busiest turn tried a job, of those until nothing is left to do."""
-        nonlocal tried, now_us
-        most = 0
-        for turn in range(100):
-            tried, now_us = 0, now_us + 1_000
-            few.step(events if turn == 0 else [], now_us)
-            most = max(most, tried)
-            if few.next_due_us() != 0:
-                return most
-        pytest.fail("it never comes to an end")
+
+        def turn(number: int) -> int | None:
+            nonlocal now_us
+            now_us += 1_000
+            few.step(events if number == 0 else [], now_us)
+            return few.next_due_us()
+
+        return tries.busiest(turn, 100)
 
     hour_us = 3_600 * SECOND_US
     runs = [spec(name, exclusive=True, hosts_only=(name,), time_limit_us=hour_us) for name in ("h0", "h1")]
@@ -348,22 +340,14 @@ def test_what_never_fits_is_asked_few_times_in_a_pass(monkeypatch: pytest.Monkey
     """Under a policy that reserves, when each job could start is asked whenever hosts change."""
     few = cycle("first-fit", "backfill", refusals=20)
     few.step([ev.HostDrained("h0", "root", "away")], 1)
-    asked_of = 0
-
-    def counted(*asked: Any) -> Any:
-        nonlocal asked_of
-        asked_of += 1
-        return earliest(*asked)
-
-    earliest = Plan.earliest
-    monkeypatch.setattr(Plan, "earliest", counted)
+    plans = Calls(monkeypatch, Plan, "earliest")
     jobs = [ev.JobSubmitted(1 + n, spec(mem_bytes_per_task=1 + n, hosts_only=("h0",))) for n in range(100)]
     few.step(jobs, 2)
-    turns, most = 1, asked_of
+    turns, most = 1, plans.count
     few.step([ev.HostDrained("h1", "root", "away")], 3)  # all are tried again
     while few.next_due_us() == 0 and turns < 300:
-        asked_of = 0
+        plans.count = 0
         few.step([], 3 + turns)
-        turns, most = turns + 1, max(most, asked_of)
+        turns, most = turns + 1, max(most, plans.count)
     assert most < 20
     assert turns < 300

@@ -139,8 +139,8 @@ class Cycle:
         self._fresh = fresh if later else ()
         if not later:
             self._preempt(fresh, now_us, out)
-        if self.state.freed:  # a gang went that had not begun
-            self._decide(now_us, out, later)
+            if self.state.freed:  # a gang went that had not begun
+                self._decide(now_us, out, later)
         note_waits(self.state, now_us, self.rules, out.changes, WAITS_WRITTEN)
         self._align(now_us, out, renewed)
         self._move(now_us, out)

@@ -191,24 +191,23 @@ class Backlog:
         with self._lock:
             for job in jobs:
                 known = self._waiting.get(job.id)
+                now: tuple[str, int, Demand] | None = None
                 if job.state is JobState.PENDING:
                     demand = job.demand
                     if known is not None and not job.updates and known[2] == demand:
                         continue
-                    spec = job.spec
-                    now = (spec.user, size_bytes(spec), demand)
-                    if now == known:
-                        continue
-                    if known is not None:
-                        self._subtract(known[0], Load(1, known[1], Counter((known[2],))))
+                    now = (job.spec.user, size_bytes(job.spec), demand)
+                if now == known:
+                    continue
+                if known is not None:
+                    del self._waiting[job.id]
+                    self._subtract(known[0], Load(1, known[1], Counter((known[2],))))
+                if now is not None:
                     self._waiting[job.id] = now
-                    load = self._loads.setdefault(spec.user, Load())
+                    load = self._loads.setdefault(now[0], Load())
                     load.jobs += 1
                     load.bytes += now[1]
                     load.demands[now[2]] += 1
-                elif known is not None:
-                    del self._waiting[job.id]
-                    self._subtract(known[0], Load(1, known[1], Counter((known[2],))))
 
     def _subtract(self, user: str, less: Load) -> None:
         load = self._loads[user]
