@@ -38,7 +38,7 @@ def matches(job, attempt, missing, by_owner):
 def known_by(job, attempt, missing, by_owner, write, verify, remove):
     """Have `write(classifier, match)` install the first way that works: (name, is it verified?). Where only
     `verify` could say, and no packet could be sent, it is taken unverified; where no way works, `remove` what
-    was written."""
+    was written: the job may have ended since it was asked for, or the kernel has no way."""
     for classifier, match in matches(job, attempt, missing, by_owner):
         try:
             write(classifier, match)
@@ -50,6 +50,10 @@ def known_by(job, attempt, missing, by_owner, write, verify, remove):
         if works is not False:
             return classifier, bool(works)
     remove()
+    if not rm_kernel.job_cgroup(job, attempt) and not rm_kernel.job_processes(job, attempt):
+        raise rm_kernel.KernelRefused(
+            "no-such-attempt", "job %d (attempt %d) has no processes here" % (job, attempt)
+        )
     raise rm_kernel.KernelRefused(
         "no-classifier", "this kernel offers no way to identify the packets of job %d" % job
     )

@@ -166,7 +166,13 @@ def shape(request):
         if not bursts:
             at = max(0, min(7, priority))
             rm_htb.set_class(interface, minor, rm_htb.LINK, class_rate, limit, at, queue)
-        classifier, verified, missing = _mark(job, attempt, interface, minor, old)
+        try:
+            classifier, verified, missing = _mark(job, attempt, interface, minor, old)
+        except KernelRefused:
+            if minor not in _minors(interface):
+                _remove_class(interface, minor)
+            _restore(interface)
+            raise
         if old and old["minor"] not in (0, minor):
             _remove_class(interface, old["minor"])
         name = "%x:%x" % (rm_htb.MAJOR, minor)

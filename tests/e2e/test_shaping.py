@@ -314,6 +314,30 @@ def test_a_kernel_that_takes_no_program_leaves_the_interface_as_it_was(pair: Pai
     assert pair.tc("-d", "qdisc", "show", "dev", "eth7") == before
 
 
+def test_a_job_that_has_ended_is_said_to_be_gone_and_leaves_nothing(pair: Pair) -> None:
+    """It ends while it is asked for: no kernel is to blame, and its class is not left behind."""
+    skip_without_classifier(pair)
+    before = pair.tc("-d", "qdisc", "show", "dev", "eth7")
+    request: dict[str, Any] = {
+        "op": "shape", "job": LOW, "attempt": 1, "interface": "eth7", "rate_bps": 50_000_000, "priority": 1,
+        "class_rate_bps": 1_000_000, "ceil_bps": 50_000_000, "queue_packets": 30,
+    }  # fmt: skip
+
+    def refused() -> None:
+        reply = pair.reply(AGENTS / "rm_shape.py", **request)
+        assert (reply["ok"], reply["code"]) == (False, "no-such-attempt"), reply
+        assert reply["error"] == f"job {LOW} (attempt 1) has no processes here"
+
+    refused()
+    assert pair.tc("-d", "qdisc", "show", "dev", "eth7") == before
+    pair.group(HIGH)
+    verified(pair, HIGH, 0, 1_000_000)
+    classes = pair.tc("class", "show", "dev", "eth7")
+    refused()
+    # which of them is shown first, the kernel says
+    assert sorted(pair.tc("class", "show", "dev", "eth7").splitlines()) == sorted(classes.splitlines())
+
+
 RECEIVED = """
 table ip seen {
   chain input {
