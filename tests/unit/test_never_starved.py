@@ -192,7 +192,7 @@ def assert_conserved(played: Played) -> None:
     assert played.utilisation(played.until_us) <= 1
 
 
-@pytest.mark.parametrize("queue", ["backfill", "multifactor", "fifo"])
+@pytest.mark.parametrize("queue", ["backfill", "multifactor", "response", "fifo"])
 def test_a_large_job_does_not_wait_for_small_ones_that_keep_coming(queue: str) -> None:
     """Each hour sixteen jobs of one GPU come, of which the cluster has eight: there is always another one."""
     small = [work(at * 4, 1, 59, 0, ("ann", "bob")[at % 2]) for at in range(150)]

@@ -29,7 +29,7 @@ from tests.examples import seeds
 
 S = 1_000_000
 MINUTE_US = 60 * S
-QUEUES = ["fifo", "priority", "backfill", "multifactor"]
+QUEUES = ["fifo", "priority", "backfill", "multifactor", "response"]
 
 
 def lab(*partitions: Partition) -> Accounts:

@@ -28,7 +28,7 @@ from tests import builders
 from tests.examples import seeds
 
 S = 1_000_000
-QUEUES = ["fifo", "priority", "backfill", "multifactor"]
+QUEUES = ["fifo", "priority", "backfill", "multifactor", "response"]
 
 
 def qos(mode: str = "requeue", grace_s: float = 0.0, exempt_s: float = 0.0) -> Accounts:

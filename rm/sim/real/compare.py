@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, variance
 
+from rm.core.registry import names as policy_names
 from rm.errors import UsageError
 from rm.hints import did_you_mean
 from rm.sim.network.fabric import Topology
@@ -35,6 +36,7 @@ class Unit:
     cluster: str
     terms: Terms
     seed: int
+    queue: str = ""  # the queue policy; "": the system's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def measure(unit: Unit) -> Measured:
     world = World(
         cluster.hosts,
         jobs,
-        system.policies(),
+        system.policies(unit.queue),
         Ideal(topology) if system.ideal else Fluid(topology, lockstep=True),
         tuning=system.tuning,
         fabric=cluster.fabric,
@@ -121,15 +123,17 @@ def measured(result: Result, jobs: Sequence[SimJob], speed: float) -> Measured:
 
 
 def units_of(
-    systems: Sequence[str], workloads: Sequence[str], cluster: str, terms: Terms, seeds: int
+    systems: Sequence[str], workloads: Sequence[str], cluster: str, terms: Terms, seeds: int, queue: str = ""
 ) -> list[Unit]:
     """All of them; raises UsageError for names that are not known."""
     checked(systems, tuple(SYSTEMS), "system")
     checked([cluster], tuple(CLUSTERS), "cluster")
+    if queue:
+        checked([queue], policy_names("queue"), "queue policy")
     for name in workloads:
         workload(name)
     return [
-        Unit(system, name, cluster, terms, seed)
+        Unit(system, name, cluster, terms, seed, queue)
         for system in systems
         for name in workloads
         for seed in range(1, seeds + 1)

@@ -48,6 +48,8 @@ class Kept:
 
     def _file(self, unit: Unit) -> Path:
         terms = f"{unit.terms.speed:g}-{unit.terms.faster:g}-{unit.terms.load:g}"
+        if unit.queue:
+            terms += f"-{unit.queue}"
         return self._folder / f"{unit.system}-{unit.workload}-{unit.cluster}-{terms}-{unit.seed}.json"
 
 

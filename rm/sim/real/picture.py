@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SHOWN = {"mean_s": "mean job time", "p99_s": "99th percentile of job times", "slowdown": "mean iteration"}
 
 
-def job_times(found: Found, title: str, path: Path) -> None:
+def job_times(found: Found, title: str, path: Path, ours: str = OURS) -> None:
     """By how many percent each figure is above the bound's, a bar a system, with a point for each workload.
     Without the bound, above the least."""
 
@@ -32,7 +32,7 @@ def job_times(found: Found, title: str, path: Path) -> None:
                 for name in workloads:
                     bound = values.get((IDEAL, name)) or min(values[one, name] for one in systems)
                     more.append(100 * (values[system, name] / bound - 1))
-                colour = "C1" if system == OURS else "C0"
+                colour = "C1" if system == ours else "C0"
                 axes.barh(row, sum(more) / len(more), color=colour, alpha=0.5)
                 axes.plot(more, [row] * len(more), ".", color=colour, markersize=3)
             axes.set_yticks(range(len(systems)), systems if number == 1 else [""] * len(systems))

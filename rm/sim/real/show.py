@@ -23,14 +23,15 @@ TITLES = (
 )  # fmt: skip
 
 
-def label(workload: str, cluster: str, faster: float) -> str:
+def label(workload: str, cluster: str, faster: float, queue: str = "", ours: str = OURS) -> str:
     """What names a table of the page."""
-    return f"{workload} on {cluster}, GPUs × {faster:g}"
+    name = f"{workload} on {cluster}, GPUs × {faster:g}"
+    return name + (f", {queue} for all" if queue else "") + (f", {ours}" if ours != OURS else "")
 
 
-def rows(found: Found) -> tuple[Sequence[str], list[tuple[str, ...]]]:
-    """The header, and one row a system: means over the workloads. "7-1 of 9": ours has the lesser time in 7
-    workloads of 9, and in 1 the same."""
+def rows(found: Found, ours: str = OURS) -> tuple[Sequence[str], list[tuple[str, ...]]]:
+    """The header, and one row a system: means over the workloads. "7 of 9, 1 equal": `ours` has the lesser
+    time in 7 workloads of 9, and in 1 the same."""
     fields = ("mean_s", "p99_s", "makespan_s", "utilisation", "slowdown", "p99_slowdown")
     values = {field: over_seeds(found, field) for field in fields}
     systems = list(dict.fromkeys(unit.system for unit in found))
@@ -41,21 +42,21 @@ def rows(found: Found) -> tuple[Sequence[str], list[tuple[str, ...]]]:
 
     made = []
     for system in systems:
-        compared = OURS in systems and system not in (OURS, IDEAL)
+        compared = ours in systems and system not in (ours, IDEAL)
         made.append(
             (
                 system,
                 *(f"{mean(system, field) / HOUR_S:.3f} h" for field in fields[:3]),
                 f"{100 * mean(system, 'utilisation'):.1f} %",
                 *(f"{mean(system, field):.3f}" for field in fields[4:]),
-                *(_ahead(found, system, field) if compared else "" for field in fields[:2]),
+                *(_ahead(found, ours, system, field) if compared else "" for field in fields[:2]),
             )
         )
     return HEADER, made
 
 
-def _ahead(found: Found, system: str, field: str) -> str:
-    more, same, less = ahead(found, OURS, system, field)
+def _ahead(found: Found, ours: str, system: str, field: str) -> str:
+    more, same, less = ahead(found, ours, system, field)
     return f"{more} of {more + same + less}" + (f", {same} equal" if same else "")
 
 
@@ -64,16 +65,16 @@ def has_place(root: Path, name: str) -> bool:
     return page.is_file() and _begins(name) in page.read_text(encoding="utf-8")
 
 
-def update(root: Path, name: str, found: Found) -> list[Path]:
+def update(root: Path, name: str, found: Found, ours: str = OURS) -> list[Path]:
     """Write the table and the plot of that name; the files written."""
     page = root / PAGE
     before, _, rest = page.read_text(encoding="utf-8").partition(_begins(name))
     after = rest[rest.index(_ends(name)) :]
     lines = ["| " + " | ".join(TITLES) + " |", "|" + "---|" * len(TITLES)]
-    lines += ["| " + " | ".join((f"`{row[0]}`", *row[1:])) + " |" for row in rows(found)[1]]
+    lines += ["| " + " | ".join((f"`{row[0]}`", *row[1:])) + " |" for row in rows(found, ours)[1]]
     page.write_text(f"{before}{_begins(name)}\n\n" + "\n".join(lines) + f"\n\n{after}", encoding="utf-8")
     image = root / IMAGES / f"{slug(name)}.svg"
-    picture.job_times(found, name, image)
+    picture.job_times(found, name, image, ours)
     return [page, image]
 
 

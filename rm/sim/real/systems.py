@@ -1,4 +1,4 @@
-"""What is compared on real workloads: placement and communication policies together, under one queue."""
+"""What is compared on real workloads: placement and communication policies, mostly under one queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ OURS, IDEAL = "ours", "ideal"
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """`ideal`: every job has the network to itself. `verified`: left alone where managing is slower."""
+    """`ideal`: every job has the network to itself. `verified`: left alone where managing is slower. `queue`:
+    the queue policy, unless a comparison has one for all."""
 
     what: str
     placement: str
@@ -27,10 +28,12 @@ class System:
     patience: float = 0.0
     verified: bool = False
     ideal: bool = False
+    queue: str = QUEUE
 
-    def policies(self) -> Policies:
+    def policies(self, queue: str = "") -> Policies:
+        """`queue`: in place of its own."""
         return Policies(
-            load("queue", QUEUE),
+            load("queue", queue or self.queue),
             load("placement", self.placement, self.placing),
             load("comm", self.comm, self.aligning),
         )
@@ -66,4 +69,10 @@ SYSTEMS: Mapping[str, System] = {
         top_k=Tuning().top_k, patience=1.0, verified=True,
     ),
     IDEAL: System("a bound: every job alone in the network", "consolidate", ideal=True),
+    "ada-srsf-own": System("Ada-SRSF with the order of its paper, `srsf`", "lwf", "adadual", queue="srsf"),
+    "ours-response": System(
+        "rm with `queue = \"response\"` and `patience = 1`", "metronome", "metronome",
+        top_k=Tuning().top_k, patience=1.0, verified=True, queue="response",
+    ),
 }  # fmt: skip
+COMPARED = tuple(name for name, one in SYSTEMS.items() if one.queue == QUEUE)  # unless others are asked for
