@@ -116,6 +116,18 @@ def test_a_refusal_does_not_end_the_row() -> None:
     assert house.done == [(1, None), (2, PROFILE)]
 
 
+@pytest.mark.parametrize(("code", "warned"), [("no-such-attempt", False), ("no-classifier", True)])
+def test_a_job_that_ended_meanwhile_is_no_reason_to_warn(
+    code: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    house = House()
+    house.inspection.begin(running(1), reports=False)
+    house.hosts.take("profile").refuse(code)
+    house.work()
+    told = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert bool(told) is warned
+
+
 def test_reported_iterations_give_the_period_if_there_are_enough() -> None:
     house = House()
     house.inspection.begin(running(1), reports=True)

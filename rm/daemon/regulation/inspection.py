@@ -19,6 +19,7 @@ from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.daemon.agents import Agents
 from rm.daemon.regulation.running import Running
 from rm.errors import RmError
+from rm.protocol.codes import Code, code_of
 from rm.protocol.network import Profile, Profiled
 
 log = logging.getLogger(__name__)
@@ -115,7 +116,8 @@ class Inspection:
             if profile is not None and (wanted.shared or self._shared(running)):
                 profile = undisturbed(profile, running.places[0].nic_bps)
         except (RmError, TimeoutError) as error:
-            log.warning("cannot profile job %d: %s", running.job, error)
+            if code_of(error) is not Code.NO_SUCH_ATTEMPT:  # it ended while it was watched
+                log.warning("cannot profile job %d: %s", running.job, error)
         finally:  # the next job has its turn after any answer
             log.info("job %d: %s", running.job, profile or "no clear traffic profile yet")
             self._next()
