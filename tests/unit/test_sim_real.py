@@ -102,6 +102,8 @@ def test_each_system_plays_a_workload_to_its_end(system: str) -> None:
 def test_systems_and_clusters_that_do_not_exist_are_refused() -> None:
     with pytest.raises(UsageError, match="ours"):
         compare.units_of(["our"], ["pollux-1"], "flat", TERMS, 1)
+    with pytest.raises(UsageError, match="queue policy 'respons'"):
+        compare.units_of([OURS], ["pollux-1"], "flat", TERMS, 1, "respons")
     with pytest.raises(UsageError, match="cluster 'flatt'"):
         compare.units_of([OURS], ["pollux-1"], "flatt", TERMS, 1)
     assert set(CLUSTERS) == {"flat", "lingjun"}
@@ -122,6 +124,8 @@ def test_ahead_is_counted_by_workload_and_ties_are_told() -> None:
     rows = {row[0]: row for row in show.rows(found)[1]}
     assert rows["crux"][-2] == "1 of 3, 1 equal"
     assert rows[OURS][-2] == ""
+    of_crux = {row[0]: row for row in show.rows(found, "crux")[1]}
+    assert (of_crux["crux"][-2], of_crux[OURS][-2]) == ("", "1 of 3, 1 equal")
 
 
 def test_what_seeds_leave_open_is_no_difference() -> None:
@@ -169,6 +173,19 @@ def test_the_command_prints_a_table_and_json() -> None:
     runs = json.loads(CliRunner().invoke(real, [*words, "--json"]).stdout)["runs"]
     assert [run["system"] for run in runs] == ["first-fit", "ideal"]
     assert runs[0]["mean_s"] > 0
+
+
+@pytest.mark.usefixtures("first_jobs")
+def test_one_queue_policy_for_all_changes_who_waits_and_is_kept_apart(tmp_path: Path) -> None:
+    words = ["--workload", "pollux-8", "--system", "ideal", "--speed", "4000", "--jobs", "1", "--json"]
+
+    def mean_s(*more: str) -> float:
+        shown = CliRunner().invoke(real, [*words, "--keep", str(tmp_path), *more])
+        assert shown.exit_code == 0, shown.output
+        found: float = json.loads(shown.stdout)["runs"][0]["mean_s"]
+        return found
+
+    assert mean_s("--queue", "response") < mean_s() == mean_s("--queue", "backfill")
 
 
 @pytest.mark.usefixtures("first_jobs")
