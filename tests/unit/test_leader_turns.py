@@ -2,8 +2,11 @@
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from rm.core.store import Batch
 from rm.daemon.leading.inbox import Inbox
 from rm.daemon.leading.leader import TURN_WEIGHT, Leader
 from rm.daemon.services import job_submissions
-from rm.daemon.services.backlog import Backlog
+from rm.daemon.services.backlog import Backlog, Load, loads_of
 from rm.daemon.services.host_service import HOSTS_AT_ONCE
 from rm.daemon.services.job_reading import SLICE
 from rm.errors import Conflict
@@ -292,6 +295,69 @@ def test_a_requeue_makes_no_more_wait_than_a_submission_may(tmp_path: Path) -> N
     with pytest.raises(Conflict, match=r"alice has 3 jobs waiting, and with 1 more would have over 3"):
         submit(house, [builders.spec(hold=True)])
     house.leader.stop()
+
+
+def in_one_turn(house: House, monkeypatch: pytest.MonkeyPatch, *asked: Any) -> list[Any]:
+    """The requests' outcomes, which the leader finds in its inbox together."""
+    request, stands, gate = house.leader.request, threading.Event(), threading.Event()
+    waiting: list[tuple[Future[Any], Any]] = []
+
+    def stand(cycle: Cycle, now_us: int) -> None:
+        stands.set()
+        gate.wait(PATIENCE_S)
+
+    def answer(to: Future[Any], done: Future[Any]) -> None:
+        failed = done.exception()
+        to.set_result(done.result()) if failed is None else to.set_exception(failed)
+
+    def held(*given: Any, **named: Any) -> Future[Any]:
+        waiting.append((Future(), partial(request, *given, **named)))
+        if len(waiting) == len(asked):  # what they asked before is answered
+            house.leader.ask(stand)
+            stands.wait(PATIENCE_S)
+            for to, enter in waiting:
+                enter().add_done_callback(partial(answer, to))
+            gate.set()
+        return waiting[-1][0]
+
+    async def all_of_them() -> list[Any]:
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(house.leader, "request", held)
+        return asyncio.run(all_of_them())
+
+
+def test_what_waits_in_one_turn_to_be_more_is_counted_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of it has taken effect when the next request is looked at."""
+    house = House(tmp_path, pending_jobs=2)
+    changes = house.service.changes
+    ids = submit(house, [builders.spec(hold=True)] * 2)
+    asyncio.run(changes.cancel_all(ids, "alice"))
+    (third,) = submit(house, [builders.spec(hold=True)])
+    outcomes = in_one_turn(house, monkeypatch, *(changes.requeue(job, "alice") for job in ids))
+    refused = [one.what for one in outcomes if isinstance(one, Conflict)]
+    assert refused == ["alice has 2 jobs waiting, and with 1 more would have over 2."]
+    asyncio.run(changes.cancel_all([third], "alice"))  # what was granted counts once
+    assert len(submit(house, [builders.spec(hold=True)])) == 1
+    house.leader.stop()
+
+
+def test_what_a_turn_grants_counts_no_more_when_it_is_over() -> None:
+    backlog, specs = Backlog(2, 1_000_000, 10), [builders.spec(), builders.spec(mem_bytes_per_task=2)]
+    for turn in ("one", "another"):
+        backlog.during(turn).grow(loads_of(specs))
+        with pytest.raises(Conflict):
+            backlog.during(turn).grow(loads_of(specs[:1]))
+    more = Load(0, 500, Counter([specs[0].demand]))
+    backlog.during("a third").grow({"alice": more})  # a change; its job ends in the same turn
+    backlog.changed([builders.job(1)])
+    backlog.changed([builders.job(1, state=JobState.CANCELLED)])
+    room = backlog.during("a fourth").admit(specs)
+    backlog.release(room)
+    assert not backlog.during("a fifth")._loads
 
 
 def test_a_submission_reads_nothing_of_what_waits_already() -> None:

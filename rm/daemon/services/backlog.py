@@ -107,7 +107,8 @@ def load_of_again(state: ClusterState, request: RequeueRequested, back: Iterable
 
 
 class Backlog:
-    """What `admit` grants counts until `release`; each job that waits counts by itself once it is there."""
+    """What `admit` grants counts until `release`, and what `grow` grants until the leader's turn is over;
+    each job that waits counts by itself once it is there."""
 
     def __init__(self, jobs_max: int, bytes_max: int, demands_max: int) -> None:
         self._jobs_max = jobs_max
@@ -116,6 +117,17 @@ class Backlog:
         self._lock = threading.Lock()
         self._waiting: dict[int, tuple[str, int, Demand]] = {}  # job -> (user, bytes, what it asks for)
         self._loads: dict[str, Load] = {}
+        self._turn: object = None
+        self._grown: list[dict[str, Load]] = []  # by what was granted in this turn
+
+    def during(self, turn: object) -> Backlog:
+        """In this turn of the leader. What was granted in another one is there, or was refused after all."""
+        with self._lock:
+            if turn is not self._turn:
+                for asked in self._grown:
+                    self._subtract_all(asked)
+                self._turn, self._grown = turn, []
+        return self
 
     def admit(self, specs: Sequence[JobSpec], asked: dict[str, Load] | None = None) -> Admission:
         """Room for all of these, or for none. `asked` is what they weigh, where that is known.
@@ -126,32 +138,28 @@ class Backlog:
         if asked is None:
             asked = loads_of(specs)
         with self._lock:
-            for user, more in asked.items():
-                self._refuse(user, self._loads.get(user, Load()), more)
-            for user, more in asked.items():
-                load = self._loads.setdefault(user, Load())
-                load.jobs += more.jobs
-                load.bytes += more.bytes
-                load.demands.update(more.demands)
+            self._grant(asked)
         return Admission(asked)
 
-    def refuse_again(self, again: dict[str, Load]) -> None:
-        """Of jobs that have ended and are to wait again.
+    def grow(self, asked: dict[str, Load]) -> None:
+        """Room for what a change of jobs that wait, or a requeue of jobs that have ended, makes more. Another
+        request of the same turn counts it, although none of them has taken effect.
 
         Raises:
             Conflict: a user would have too many jobs waiting, or too large or too different ones.
         """
-        for user, more in again.items():
-            self.refuse_growth(user, more)
-
-    def refuse_growth(self, user: str, more: Load) -> None:
-        """Of jobs that wait already, by a change.
-
-        Raises:
-            Conflict: the user would have too many jobs waiting, or too large or too different ones.
-        """
         with self._lock:
+            self._grant(asked)
+            self._grown.append(asked)
+
+    def _grant(self, asked: dict[str, Load]) -> None:
+        for user, more in asked.items():
             self._refuse(user, self._loads.get(user, Load()), more)
+        for user, more in asked.items():
+            load = self._loads.setdefault(user, Load())
+            load.jobs += more.jobs
+            load.bytes += more.bytes
+            load.demands.update(more.demands)
 
     def _refuse(self, user: str, load: Load, more: Load) -> None:
         if more.jobs and load.jobs + more.jobs > self._jobs_max:
@@ -183,8 +191,7 @@ class Backlog:
     def release(self, admission: Admission) -> None:
         """The room is not kept any more; it may be called from any thread."""
         with self._lock:
-            for user, kept in admission.kept.items():
-                self._subtract(user, kept)
+            self._subtract_all(admission.kept)
 
     def changed(self, jobs: Iterable[Job]) -> None:
         """What has become of jobs."""
@@ -209,6 +216,10 @@ class Backlog:
                     load.bytes += now[1]
                     load.demands[now[2]] += 1
 
+    def _subtract_all(self, asked: dict[str, Load]) -> None:
+        for user, less in asked.items():
+            self._subtract(user, less)
+
     def _subtract(self, user: str, less: Load) -> None:
         load = self._loads[user]
         load.jobs -= less.jobs
@@ -217,5 +228,5 @@ class Backlog:
             load.demands[demand] -= jobs
             if not load.demands[demand]:
                 del load.demands[demand]
-        if not load.jobs:
+        if not (load.jobs or load.bytes or load.demands):
             del self._loads[user]

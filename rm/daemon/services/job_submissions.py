@@ -127,7 +127,7 @@ class JobSubmissions:
             if room is None:
                 counted = admitted(state, specs[len(ids) :], self._under_limits, self._refuse_never)
                 self._under_limits.update(counted)
-                room = self._backlog.admit(specs[len(ids) :], None if ids else asked)
+                room = self._backlog_now.admit(specs[len(ids) :], None if ids else asked)
             part = specs[len(ids) : len(ids) + count]
             past = [named.of(spec, state) for spec in part]
             made[:] = promised.new_jobs(len(part), name if key else None)
@@ -148,13 +148,18 @@ class JobSubmissions:
 
     def refuse_growth(self, state: ClusterState, job: Job, update: JobUpdate, part: str) -> None:
         """Raise for a change after which more would wait of its user than may."""
-        self._backlog.refuse_growth(job.spec.user, growth_of(state, job, update, part))
+        self._backlog_now.grow({job.spec.user: growth_of(state, job, update, part)})
 
     def refuse_again(
         self, state: ClusterState, request: ev.RequeueRequested, back: Sequence[Job] = ()
     ) -> None:
         """Raise for a requeue after which more would wait of a user than may. `back`: see `load_of_again`."""
-        self._backlog.refuse_again(load_of_again(state, request, back))
+        self._backlog_now.grow(load_of_again(state, request, back))
+
+    @property
+    def _backlog_now(self) -> Backlog:
+        """With what the other requests of this turn were granted."""
+        return self._backlog.during(self._leader.promised)
 
     def refuse_beyond_limits(
         self, state: ClusterState, job: Job, update: JobUpdate, changed: Sequence[JobSpec]
