@@ -67,6 +67,11 @@ def reserves(policy: QueuePolicy) -> TypeGuard[ReservingPolicy]:
     return hasattr(policy, "end_us")
 
 
+def keeps_order(policy: QueuePolicy) -> bool:
+    """Does the order of jobs under it change only as they are changed? So says the policy itself."""
+    return not reserves(policy) and getattr(policy, "keeps_order", False)
+
+
 class PlacementPolicy(Protocol):
     name: str
 

@@ -10,6 +10,7 @@ import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
+from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.host import Host, HostState, Zone
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free
@@ -351,3 +352,83 @@ def test_what_never_fits_is_asked_few_times_in_a_pass(monkeypatch: pytest.Monkey
         turns, most = turns + 1, max(most, plans.count)
     assert most < 20
     assert turns < 300
+
+
+@pytest.mark.parametrize("queue", ["priority", "fifo"])
+@pytest.mark.parametrize("seed", seeds(4))
+def test_many_that_ask_for_the_same_are_decided_as_if_each_were_tried(queue: str, seed: int) -> None:
+    """A pass tries the first of them, and the rest when those have had their turn."""
+    few, any_number = (cycle("first-fit", queue, placements=most) for most in (2, 0))
+    chance = random.Random(seed)
+    alike = [spec("one", cpus_per_task=2), spec("two", ntasks=2, cpus_per_task=3), spec("nice", nice=3)]
+    behind = placed = 0
+    for now_us in range(SECOND_US, 60 * SECOND_US, SECOND_US):
+        state, events = few.state, list[ev.Event]()
+        for i in range(chance.choice((0, 0, 40))):
+            events.append(ev.JobSubmitted(state.next_job + i, chance.choice(alike)))
+        for job_id in sorted(state.placed):
+            if chance.random() < 0.8:
+                job = state.jobs[job_id]
+                events += [
+                    ev.TaskExited(job.id, job.attempt, t.host, t.rank, 0, 0, now_us, now_us)
+                    for t in job.tasks
+                ]
+        for job_id in chance.sample(sorted(state.pending), min(4, len(state.pending))):
+            events.append(
+                chance.choice(
+                    (
+                        ev.JobUpdated(job_id, "alice", JobUpdate(nice=chance.randrange(-5, 5))),
+                        ev.JobUpdated(job_id, "alice", JobUpdate(mem_bytes_per_task=chance.randrange(2))),
+                        ev.HoldRequested(job_id, "alice"),
+                        ev.CancelRequested(job_id, "alice"),
+                    )
+                )
+            )
+        events += [ev.ReleaseRequested(j, "alice") for j in state.pending if state.jobs[j].held]
+        if chance.random() < 0.2:
+            name = chance.choice(sorted(state.hosts))
+            drained = state.hosts[name].state is not HostState.UP
+            events.append(ev.HostResumed(name, "root") if drained else ev.HostDrained(name, "", "root"))
+        outcomes = [few.step(events, now_us)]
+        while few.next_due_us() == 0:
+            behind += bool(few.blocked.rest)
+            outcomes.append(few.step([], now_us))
+        whole = any_number.step(events, now_us)
+        *mine, theirs = [
+            [e for e in one.recorded if isinstance(e, ev.JobPlaced)] for one in (*outcomes, whole)
+        ]
+        assert [one for placed_now in mine for one in placed_now] == theirs
+        placed += len(theirs)
+        for job_id in few.state.pending:
+            my_why, their_why = (c.reason_of(c.state.jobs[job_id]) for c in (few, any_number))
+            assert my_why is not None
+            assert their_why is not None
+            assert my_why.code is their_why.code
+    assert behind > 0
+    assert placed > 20
+
+
+def test_a_pass_looks_at_few_however_many_ask_for_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = cycle("first-fit", "priority", placements=2)
+    one.step([ev.JobSubmitted(n, spec("whole", exclusive=True)) for n in range(1, 1_001)], 1)
+    while one.next_due_us() == 0:
+        one.step([], 2)
+    looked: list[int] = []
+    decide = engine.decide
+
+    def counted(pending: Any, *rest: Any, **named: Any) -> Any:
+        jobs = list(pending)
+        looked.append(len(jobs))
+        return decide(jobs, *rest, **named)
+
+    monkeypatch.setattr("rm.core.scheduling.cycle.decide", counted)
+    for now_us in (3, 4):
+        ended = [one.state.jobs[n] for n in sorted(one.state.placed)]
+        one.step(
+            [ev.TaskExited(job.id, 1, t.host, 0, 0, 0, now_us, now_us) for job in ended for t in job.tasks],
+            now_us,
+        )
+        while one.next_due_us() == 0:
+            one.step([], now_us)
+    assert len(one.state.pending) <= 1_000 - 3 * len(one.state.placed)
+    assert max(looked) <= 4

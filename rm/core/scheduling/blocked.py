@@ -12,6 +12,7 @@ from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.scheduling.limits.limiting import Limited
 from rm.core.scheduling.patience import until_us
+from rm.core.scheduling.rest import Firsts, Rest
 from rm.core.sharing.tally import Ruled
 
 Key = Demand | tuple[str, Demand]
@@ -44,6 +45,7 @@ class Blocked:
     limited: dict[Like, tuple[Demand, Ruled, Limited]] = field(default_factory=dict)
     again: bool = False
     hopeless: set[Demand] = field(default_factory=set)  # these have no reservation either, until then
+    rest: Rest = field(default_factory=Rest)  # of those that were let go, what is not yet to be tried
 
     def refuse(self, key: Key, reason: Reason, jobs: dict[int, None]) -> bool:
         """Note it, and say whether it is met for the first time. What is tried again in each pass, as hosts
@@ -113,7 +115,21 @@ class Blocked:
         waiting = {key: dict(jobs) for key, jobs in self.waiting.items()}
         return Blocked(dict(self.reasons), waiting, kept=dict(self.kept))
 
+    def clear_but_rest(self, tried: Collection[int], state: ClusterState, firsts: Firsts | None) -> set[int]:
+        """Anything may fit now: forget all refusals. The jobs that are behind the first of their kind."""
+        self.rest.next(tried, state, firsts)
+        for key, jobs in self.waiting.items():
+            if key in self.reasons:
+                self.rest.first(key, [j for j in jobs if j in state.pending], state, firsts)
+        self._clear()
+        return self.rest.all()
+
     def clear(self) -> None:
+        """Forget all refusals, but those that stay until a pass has come to all."""
+        self._clear()
+        self.rest.clear()
+
+    def _clear(self) -> None:
         kept = {key: self.reasons[key] for key in set(self.alone.values()) if key in self.reasons}
         self.again = self.again or self.midway
         self.reasons = kept
@@ -124,6 +140,7 @@ class Blocked:
 
     def _leave(self, jobs: Collection[int]) -> None:
         left = set(jobs)
+        self.rest.leave(left)
         for job in left:
             self.kept.pop(job, None)
             self.alone.pop(job, None)
@@ -133,8 +150,17 @@ class Blocked:
         for key in [key for key, group in self.waiting.items() if not group]:
             del self.reasons[key], self.waiting[key]
 
-    def release(self, freed: Iterable[str], state: ClusterState) -> list[int]:
-        """Forget the refusals that these hosts' being freer may have ended: the jobs to try again.
+    def again_now(
+        self, tried: Collection[int], freed: Collection[str], state: ClusterState, firsts: Firsts | None
+    ) -> list[int]:
+        """Those to try beside the `tried`, as these hosts are freer, and as others of their kind have had
+        their turn."""
+        more = self.rest.next(tried, state, firsts) if self.rest else []
+        return more + self.release(freed, state, firsts) if freed else more
+
+    def release(self, freed: Iterable[str], state: ClusterState, firsts: Firsts | None = None) -> list[int]:
+        """Forget the refusals that these hosts' being freer may have ended: the jobs to try again, of those
+        that ask for the same the first.
 
         A demand that lacked resources lacks them still unless one of the hosts takes a task of
         it now; any other refusal may depend on all that runs there.
@@ -152,7 +178,7 @@ class Blocked:
                 if not any(may_take(host, state.free[host.name], spec) for host in hosts):
                     continue
             del self.reasons[key], self.waiting[key]
-            again += jobs
+            again += self.rest.first(key, jobs, state, firsts)
         return again
 
     def overdue(self, jobs: Collection[int], changed: Collection[int]) -> None:

@@ -37,6 +37,7 @@ from rm.core.scheduling.paths import job_paths
 from rm.core.scheduling.preemption import Found, Preemption, Victim
 from rm.core.scheduling.releasing import is_verified, left_alone
 from rm.core.scheduling.rescheduling import rule_of, to_move
+from rm.core.scheduling.rest import firsts_of
 from rm.core.scheduling.waiting import noted
 from rm.errors import IllegalTransition
 
@@ -177,7 +178,7 @@ class Cycle:
     def next_due_us(self) -> int | None:
         """When the clock alone will change something: a begin time, a reservation that was not met, or
         a host given up. 0: at once, since the last step has left jobs untried, or dependents to be judged."""
-        if self._untried or self._begun or self._whole or self.state.dependents.to_judge:
+        if self._untried or self._begun or self._whole or self.blocked.rest or self.state.dependents.to_judge:
             return 0
         due = [*instants(self.state, self.rules)]
         if (begins_us := self._begins_us.first_us()) is not None:
@@ -202,12 +203,15 @@ class Cycle:
         limited = self._limited.released(state, now_us)
         begin = self._begin(now_us)
         self.blocked.overdue(begin, changed)
+        most = self.tuning.placements if not self.tuning.patience else 0  # that tells between those alike
+        firsts = firsts_of(state, self.policies.queue, most, now_us)
         if state.capacity_version != self._seen_capacity:
             self._seen_capacity = state.capacity_version
-            self.blocked.clear()
-            chosen, whole = self._all(fresh), True
+            behind = self.blocked.clear_but_rest(untried | fresh, state, firsts)
+            alone = state.reasons.keys() | fresh  # whose own reasons may be gone
+            chosen, whole = [j for j in self._all(fresh) if j not in behind or j in alone], True
         else:  # those that were refused before are refused still, unless what came free is for them
-            again = dict.fromkeys(self.blocked.release(freed, state)) if freed else {}
+            again = dict.fromkeys(self.blocked.again_now(untried | fresh, freed, state, firsts))
             chosen = [j for j in untried | fresh | again | begin | limited if j in state.pending]
             renewed = self._whole or self._plan_changed(now_us)
             if (renewed or limited) and self.blocked.midway:
@@ -236,6 +240,7 @@ class Cycle:
         snapshot = replace(state.snapshot(now_us), near=self._near)
         trying = (state.jobs[j] for j in chosen)
         result = decide(trying, snapshot, self.policies, self.tuning, self.blocked, whole)
+        self.blocked.rest.refused(self.blocked.waiting)
         for job_id in chosen:
             state.reasons.pop(job_id, None)
         state.reasons |= result.reasons

@@ -12,6 +12,7 @@ class FifoPolicy:
     """By time of submission, then job id."""
 
     name = "fifo"
+    keeps_order = True
 
     def order(self, pending: Sequence[Job], snapshot: Snapshot) -> Iterable[Job]:
         return sorted(pending, key=lambda job: (job.submitted_us, job.id))

@@ -13,6 +13,7 @@ class PriorityPolicy:
     """By priority without niceness (highest first), then time of submission, then job id."""
 
     name = "priority"
+    keeps_order = True
 
     def order(self, pending: Sequence[Job], snapshot: Snapshot) -> Iterable[Job]:
         oldest = sorted(pending, key=attrgetter("submitted_us", "id"))

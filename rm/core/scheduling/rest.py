@@ -1,0 +1,128 @@
+"""Of many pending jobs that ask for the same, a pass tries the first, as many as it may place: when those
+have had their turn, the next ones come to theirs. So a pass looks at few, however many wait.
+
+All that is said here holds where those that ask for the same fit or fail together, and their order stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from rm.core.jobs.state import ClusterState
+from rm.core.model.asked.demand import Demand
+from rm.core.model.job import Job
+from rm.core.ports import QueuePolicy, keeps_order
+
+KNOWN_MAX = 1_000  # kinds whose order is kept
+Order = Callable[[Sequence[Job]], Iterable[Job]]
+
+
+@dataclass(frozen=True, slots=True)
+class Firsts:
+    """How many of those that ask for the same a pass tries at most, and in which order they come."""
+
+    most: int
+    order: Order
+
+    def ordered(self, jobs: Iterable[int], state: ClusterState) -> list[int]:
+        return [job.id for job in self.order([state.jobs[number] for number in jobs])]
+
+
+def firsts_of(state: ClusterState, queue: QueuePolicy, placements: int, now_us: int) -> Firsts | None:
+    """None: a pass tries all. Rules of limits and partitions, reservations and what is preempted tell between
+    jobs that ask for the same."""
+    told_apart = state.tally.rules or state.reservations or state.claims or state.accounts.partitions
+    if not placements or told_apart or not keeps_order(queue):
+        return None
+    return Firsts(placements, lambda jobs: queue.order(jobs, state.snapshot(now_us)))
+
+
+@dataclass(slots=True)
+class Rest:
+    """Those behind the first, in order, by what they ask for: it was tried and fitted, or is about to be."""
+
+    behind: dict[Demand, dict[int, None]] = field(default_factory=dict)
+    # in which order they were when they were last let go: of 50,000 it takes tens of milliseconds to find
+    _known: dict[Demand, dict[int, None]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.behind)
+
+    def first(self, kind: object, jobs: list[int], state: ClusterState, firsts: Firsts | None) -> list[int]:
+        """Of jobs that ask for the same and are to be tried again those to try now."""
+        if firsts is None or len(jobs) <= 2 * firsts.most or not isinstance(kind, Demand) or kind.switches:
+            return jobs
+        self.behind[kind] = dict.fromkeys(self._ordered(kind, jobs, state, firsts))
+        return self._take(kind, state, firsts.most)
+
+    def _ordered(self, kind: Demand, jobs: list[int], state: ClusterState, firsts: Firsts) -> list[int]:
+        known, there = self._known.get(kind, {}), set(jobs)
+        ordered = [number for number in known if number in there]
+        fresh = [number for number in jobs if number not in known]
+        if fresh:
+            late = firsts.ordered([*ordered[-1:], *fresh], state)
+            if ordered and late[0] != ordered[-1]:
+                ordered = firsts.ordered(jobs, state)
+            else:
+                ordered[-1:] = late
+        if len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+        self._known[kind] = dict.fromkeys(ordered)
+        return ordered
+
+    def next(self, tried: Collection[int], state: ClusterState, firsts: Firsts | None) -> list[int]:
+        """Those to try beside the ones that are `tried` in any case, so that before the first of the rest
+        come as many of its kind as the pass may place."""
+        if firsts is None:
+            rest = [number for behind in self.behind.values() for number in behind if number in state.pending]
+            self.behind.clear()
+            return rest
+        found: list[int] = []
+        for kind, behind in list(self.behind.items()):
+            first = next((number for number in behind if number in state.pending), None)
+            if first is None:
+                del self.behind[kind]
+                continue
+            alike = (state.jobs[number] for number in tried if number in state.pending)
+            before = [job.id for job in alike if job.demand == kind and not job.is_conditional]
+            if firsts.ordered([*before, first], state).index(first) < firsts.most:
+                found += self._take(kind, state, firsts.most)
+        return found
+
+    def _take(self, kind: Demand, state: ClusterState, most: int) -> list[int]:
+        """The first, and those between them that are refused by themselves, if they are."""
+        behind = self.behind[kind]
+        free = (i for i, number in enumerate(behind, 1) if _is_free(number, state))
+        upto = next(islice(free, most - 1, None), len(behind))
+        taken = list(islice(behind, upto))
+        for number in taken:
+            del behind[number]
+        if not behind:
+            del self.behind[kind]
+        return [number for number in taken if number in state.pending]
+
+    def refused(self, waiting: dict[Any, dict[int, None]]) -> None:
+        """A pass is over: what fits no more fits for none behind it."""
+        for kind in [kind for kind in self.behind if kind in waiting]:
+            waiting[kind].update(self.behind.pop(kind))
+
+    def all(self) -> set[int]:
+        return set().union(*self.behind.values())
+
+    def clear(self) -> None:
+        self.behind.clear()
+        self._known.clear()
+
+    def leave(self, jobs: Iterable[int]) -> None:
+        """These ask for something else now, and are tried by themselves."""
+        for those in (*self.behind.values(), *self._known.values()):
+            for number in those.keys() & jobs:
+                del those[number]
+
+
+def _is_free(number: int, state: ClusterState) -> bool:
+    """Does it wait for nothing but a place?"""
+    return number in state.pending and not state.jobs[number].is_conditional
