@@ -501,6 +501,29 @@ def test_the_sets_of_an_array_are_written_when_somebody_reads_them(monkeypatch: 
     assert len(written) == 1
 
 
+def test_the_ends_of_a_turn_look_once_for_who_waits_behind_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an array that was requeued, 100,000 may wait as jobs of their own."""
+    cluster = Cluster(cpus=8)
+    array = cluster.submit("0-11%4")
+    while cluster.running(array):
+        for task in cluster.running(array):
+            cluster.end(cluster.job(array, task), code=1)
+    cluster.do(ev.RequeueRequested(array, "alice"))
+    running = [cluster.job(array, task) for task in cluster.running(array)]
+    enqueued: list[int] = []
+    enqueue = ClusterState.enqueue
+    monkeypatch.setattr(
+        ClusterState, "enqueue", lambda state, job: enqueued.append(job) or enqueue(state, job)
+    )
+    for _ in range(2):
+        enqueued.clear()
+        cluster.do(*(ev.TaskExited(job.id, job.attempt, "h1", 0, 0, 0, 5, 6) for job in running))
+        assert len(running) == 4
+        assert len(enqueued) == len(set(enqueued))
+        running = [cluster.job(array, task) for task in cluster.running(array)]
+    assert len(running) == 4
+
+
 MOVES = st.lists(st.tuples(st.integers(0, (1 << 12) - 1), st.sampled_from((*SETS, "text"))), max_size=12)
 
 

@@ -125,8 +125,12 @@ def follow(ctx: Changing, old: Job | None, job: Job) -> None:
 
 
 def let_look(ctx: Changing, array_id: int) -> None:
-    """One more of the elements may run: those that wait are looked at again."""
+    """One more of the elements may run: those that wait are looked at again. Hundreds end in a turn, and
+    100,000 may wait as jobs of their own."""
     state = ctx.state
+    if array_id in state.fresh_arrays:
+        return
+    state.fresh_arrays.add(array_id)
     array = state.jobs[array_id].array
     assert array is not None
     if array.any_in("waiting"):

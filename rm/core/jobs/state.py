@@ -78,6 +78,7 @@ class ClusterState:
     capacity_version: int = 0
     freed: dict[str, None] = field(default_factory=dict)  # insertion-ordered set
     fresh: dict[int, None] = field(default_factory=dict)  # insertion-ordered set
+    fresh_arrays: set[int] = field(default_factory=set)  # all of whose elements that wait are among these
     changed: dict[int, None] = field(default_factory=dict)
     placed_version: int = 0
     rescheduled_us: int | None = None  # when a running job was last moved
@@ -165,6 +166,7 @@ class ClusterState:
         """What is `fresh`, `freed` and `changed` since this was called last."""
         news = self.fresh, self.freed, self.changed
         self.fresh, self.freed, self.changed = {}, {}, {}
+        self.fresh_arrays.clear()
         return news
 
     def forget_finished(self, over: int = 4_000) -> None:
