@@ -10,6 +10,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -56,6 +57,10 @@ class Choices:
         if at <= self.step:
             at = self._soonest[what] = self.step + 1 + self._steps_without(probability)
         return at
+
+    def none_before(self, *names: str) -> int:
+        """A step until which none of these strikes, however likely they are; 0: it is not drawn yet."""
+        return min(map(self._soonest.get, names, repeat(0)))
 
     def _steps_without(self, probability: float) -> int:
         """How many steps pass before what happens in each with this probability: the geometric

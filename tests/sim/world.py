@@ -3,6 +3,8 @@ twice or late, a daemon that dies between any two actions. One seed, one run, ex
 
 from __future__ import annotations
 
+from itertools import compress
+
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Mail
 from rm.core.model.job import Job, JobState
@@ -30,6 +32,9 @@ PATIENCE_US = 20 * S  # when nothing else is to be done, a job that waits longer
 class World(Users):
     """`run` plays one seed; the checks are the test's."""
 
+    calm_until = 0  # the step before which no lot of ASKED is to be looked at, while the same may be asked
+    askable = (False,) * 4
+
     def step(self) -> None:
         self.now_us += STEP_US
         choices, rate = self.choices, self.faults
@@ -40,16 +45,18 @@ class World(Users):
             known = self.cycle.state.hosts.get(host.name)
             if known is not None and known.unwritable and choices.happens(f"{host.name} has room", 0.05):
                 self.inbox.append(ev.SpoolWritable(host.name))
-            if rate and choices.strikes(host.reboots, REBOOTS * rate):
-                host.attempts.clear()
-                host.unread.clear()
-                host.boots += 1
-                host.cut, host.thaws = False, 0
-                self.lose_channel(host)
-            if rate or host.cut or host.thaws:
-                self.weather(host)
-                if host.thaws:
-                    continue
+            if choices.step >= host.calm_until or host.cut or host.thaws:
+                if rate and choices.strikes(host.reboots, REBOOTS * rate):
+                    host.attempts.clear()
+                    host.unread.clear()
+                    host.boots += 1
+                    host.cut, host.thaws = False, 0
+                    self.lose_channel(host)
+                if rate or host.cut or host.thaws:
+                    self.weather(host)
+                    if host.thaws:
+                        continue
+                host.calm_until = choices.none_before(host.reboots, host.is_cut, host.freezes)
             exits: list[ev.Event] = []
             if host.attempts:
                 if any(attempt.lease_us for attempt in host.attempts.values()):
@@ -66,6 +73,29 @@ class World(Users):
                     self.inbox += exits
             if host.hello_due and not host.cut and choices.step >= host.greets:
                 self.hello(host)
+        calm = choices.step < self.calm_until and self.askable == self.can_ask()
+        if not calm:
+            self.ask()
+        if self.journalled:
+            self.inbox += self.measure()
+        self.mail()
+        events, self.inbox = self.inbox, []
+        choices.shuffle("inbox", events, 0.1 * rate)
+        self.turn(events)
+        if not calm:
+            if self.strikes(DIES):
+                self.boot()
+            asked = compress(ASKED, (*self.askable, True))
+            self.calm_until = choices.none_before(*(what for what, _ in asked))
+
+    def can_ask(self) -> tuple[bool, bool, bool, bool]:
+        """Which of ASKED may be, but for what asks nobody."""
+        placed, known = self.cycle.state.placed, bool(self.acknowledged)
+        running = bool(placed) and not placed.keys().isdisjoint(self.acknowledged)
+        return known, bool(self.arrays), known, running
+
+    def ask(self) -> None:
+        choices = self.choices
         if self.acknowledged and self.strikes(CANCELS):
             self.cancel(choices.among("cancelled is", self.acknowledged))
         if self.arrays and self.strikes(LIMITS):
@@ -73,22 +103,13 @@ class World(Users):
             self.limit_array(array, choices.number("how many may run", 0, 3))
         if self.acknowledged and self.strikes(CHANGES):
             self.update(choices.among("changed is", self.acknowledged))
-        placed = self.cycle.state.placed
-        running = bool(placed) and not placed.keys().isdisjoint(self.acknowledged)
-        if running and self.strikes(SUSPENDS):
-            mine = [i for i in self.acknowledged if i in placed]
+        self.askable = self.can_ask()
+        if self.askable[-1] and self.strikes(SUSPENDS):
+            mine = [i for i in self.acknowledged if i in self.cycle.state.placed]
             job = self.cycle.state.jobs[choices.among("suspended or resumed is", mine)]
             ask = ev.ResumeRequested if job.state is JobState.SUSPENDED else ev.SuspendRequested
             if not job.yields_to:
                 self.turn([ask(job.id, "root")])
-        if self.journalled:
-            self.inbox += self.measure()
-        self.mail()
-        events, self.inbox = self.inbox, []
-        choices.shuffle("inbox", events, 0.1 * rate)
-        self.turn(events)
-        if self.strikes(DIES):
-            self.boot()
 
     def strikes(self, asked: tuple[str, float]) -> bool:
         what, probability = asked

@@ -38,6 +38,7 @@ class ModelHost:
     unread: list[tuple[int, int, Action, bool]] = field(default_factory=list)
     epoch: int = 0
     boots: int = 1
+    calm_until: int = 0  # the step before which no lot of its weather is to be looked at
 
     def __post_init__(self) -> None:
         """The names of what may happen to it in each step: to write them costs as much as to draw the lot."""
