@@ -60,7 +60,7 @@ class Choices:
 
     def none_before(self, *names: str) -> int:
         """A step until which none of these strikes, however likely they are; 0: it is not drawn yet."""
-        return min(map(self._soonest.get, names, repeat(0)))
+        return min(map(self._soonest.get, names, repeat(0)), default=NEVER)
 
     def _steps_without(self, probability: float) -> int:
         """How many steps pass before what happens in each with this probability: the geometric
@@ -104,6 +104,9 @@ class Played(Choices):
     def soonest(self, what: str, probability: float) -> int:
         later = (step for step, listed in self._listed if listed == what and step > self.step)
         return min(later, default=NEVER) if probability else NEVER
+
+    def none_before(self, *names: str) -> int:
+        return min((self.soonest(what, 1.0) for what in names), default=NEVER)
 
     def number(self, what: str, least: int, most: int) -> int:
         return min(self._listed.get((self.step, what), least), most)

@@ -3,6 +3,7 @@ twice or late, a daemon that dies between any two actions. One seed, one run, ex
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import compress
 
 from rm.core.jobs import events as ev
@@ -27,6 +28,11 @@ CANCELS, LIMITS, CHANGES, SUSPENDS, DIES = ASKED = (
     ("the daemon dies between steps", 0.005),
 )
 PATIENCE_US = 20 * S  # when nothing else is to be done, a job that waits longer for its next try is released
+
+
+def names_of(askable: Iterable[bool]) -> Iterator[str]:
+    """What of ASKED each step looks at the lot of."""
+    return (what for what, _ in compress(ASKED, (*askable, True)))
 
 
 class World(Users):
@@ -85,8 +91,7 @@ class World(Users):
         if not calm:
             if self.strikes(DIES):
                 self.boot()
-            asked = compress(ASKED, (*self.askable, True))
-            self.calm_until = choices.none_before(*(what for what, _ in asked))
+            self.calm_until = choices.none_before(*names_of(self.askable))
 
     def can_ask(self) -> tuple[bool, bool, bool, bool]:
         """Which of ASKED may be, but for what asks nobody."""
@@ -121,13 +126,17 @@ class World(Users):
         choices, state, rate = self.choices, self.cycle.state, self.faults
         if self.journalled or self.to_submit or self.inbox or not self.rests:
             return
-        if len(self.greeted) < len(self.hosts) or any(isinstance(i.action, Mail) for i in self.open.values()):
+        if any(isinstance(i.action, Mail) for i in self.open.values()):
+            return
+        if len(self.greeted) < len(self.hosts):
+            self.wait(until)
             return
         due_us = [] if (cycle_us := self.cycle.next_due_us()) is None else [cycle_us]
         soonest = [choices.soonest(what, probability * rate) for what, probability in ASKED]
         for host in self.hosts.values():
             known = state.hosts.get(host.name)
             if host.cut or host.thaws or host.hello_due or not self.is_heard(host):
+                self.wait(min(until, *(at - 1 for at in soonest)))
                 return
             if known is None or known.unwritable:
                 return
@@ -135,14 +144,45 @@ class World(Users):
             soonest.append(choices.soonest(host.is_cut, CUT * rate))
             soonest.append(choices.soonest(host.freezes, FREEZES * rate))
             due_us += [a.ends_us for a in host.attempts.values() if a.ends_us and a.state != "exited"]
-        left_us = max(0, min(due_us) - self.now_us) if due_us else FAR_US
+        self.skip(until, soonest, due_us)
+
+    def wait(self, until: int) -> None:
+        """As `pass_over`, while some hosts are cut off or frozen, or have yet to greet: no lot is drawn."""
+        choices, rate = self.choices, self.faults
+        lots = [*names_of(self.can_ask())] if rate else []
+        soonest: list[int] = []
+        due_us = [] if (cycle_us := self.cycle.next_due_us()) is None else [cycle_us]
+        for host in self.hosts.values():
+            known = self.cycle.state.hosts.get(host.name)
+            if known is None or known.unwritable:
+                return
+            if rate:
+                lots += (host.reboots, *[host.is_cut] * (not host.cut), *[host.freezes] * (not host.thaws))
+            if host.cut:
+                soonest.append(host.heals)
+            if host.thaws:
+                soonest += (host.thaws, *[host.greets] * (host.name in self.greeted))
+                continue
+            if host.hello_due and not host.cut:
+                soonest.append(host.greets)
+            awake = [a for a in host.attempts.values() if a.state != "exited"]
+            due_us += [a.ends_us for a in awake if a.ends_us]
+            if not self.renews(host):
+                due_us += [a.heard_us + a.lease_us for a in awake if a.lease_us]
+        self.skip(until, [*soonest, choices.none_before(*lots)], due_us)
+
+    def skip(self, until: int, soonest: Iterable[int], due_us: Iterable[int]) -> None:
+        """Go on to the step before the soonest one, and before the time of what is due."""
+        choices = self.choices
+        left_us = max(0, min(due_us, default=FAR_US) - self.now_us)
         steps = min(until, *(at - 1 for at in soonest)) - choices.step
         steps = min(steps, -(-left_us // STEP_US) - 1)
         if steps > 0:
             choices.step += steps
             self.now_us += steps * STEP_US
             for host in self.hosts.values():
-                self.renew(host)
+                if not host.thaws:
+                    self.renew(host)
 
     def weather(self, host: ModelHost) -> None:
         """Cuts and frosts come and go."""

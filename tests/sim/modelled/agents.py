@@ -219,9 +219,12 @@ class Agents(Leader):
     def is_heard(self, host: ModelHost) -> bool:
         return host.name in self.cycle.state.hosts and host.name not in self.cycle.state.silent_since
 
+    def renews(self, host: ModelHost) -> bool:
+        return host.name in self.greeted and not host.cut and self.is_heard(host)
+
     def renew(self, host: ModelHost) -> None:
         """A renewal came: it counts from the answer to the one before."""
-        if host.name in self.greeted and not host.cut and self.is_heard(host):
+        if self.renews(host):
             heard_us = self.now_us - STEP_US
             for attempt in host.attempts.values():
                 if attempt.heard_us < heard_us:
