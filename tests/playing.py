@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -166,3 +167,13 @@ OUTCOME = TaskOutcome(
 
 def outcome(number: int, **fields: Any) -> TaskOutcome:
     return replace(OUTCOME, number=number, **fields)
+
+
+@contextmanager
+def playing_in(place: Path) -> Iterator[Playing]:
+    """Of those playbooks, one is for draining hosts."""
+    playing = Playing(folder_of(place), ("drain",))
+    yield playing
+    for process in playing.processes:
+        process.die()
+    playing.service.close()

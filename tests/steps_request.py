@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ AGENTS = Path(__file__).parents[1] / "agents"
 if str(AGENTS) not in sys.path:
     sys.path.insert(0, str(AGENTS))
 rm_steps = importlib.import_module("rm_steps")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
 
 
 def step(number: int, module: str, task: int | None = None, **given: Any) -> dict[str, Any]:
