@@ -127,8 +127,8 @@ DEFECTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], int]] = {
     "a launch is repeated after a reboot": (_repeat_after_reboot, 111),
     "keys are forgotten by a restart": (_forget_the_key, 0),
     "resources of second attempts stay taken": (_keep_resources, 0),
-    "a fenced job is given up with its host": (_wait_for_no_lease, 25),
-    "lost tasks are not noticed": (_overlook_losses, 4),
+    "a fenced job is given up with its host": (_wait_for_no_lease, 235),
+    "lost tasks are not noticed": (_overlook_losses, 463),
     "those that wait for a job do not hear of its end": (_tell_no_dependents, 7),
     "a job starts after any end": (_take_any_end_for_a_good_one, 0),
 }

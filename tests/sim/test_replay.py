@@ -42,9 +42,11 @@ CHOICES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _many_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "START_EVERY_US", 25 * S)
+@pytest.fixture(autouse=True, scope="module")
+def _many_starts() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal, "START_EVERY_US", 25 * S)
+        yield
 
 
 def chosen(names: tuple[str, str, str]) -> dict[str, Chosen]:
@@ -236,22 +238,27 @@ def test_fields_of_another_version_do_no_harm() -> None:
 # -- where it is read from ---------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["database", "file", "compressed file"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Entries]]:
-    """A journal as operators have it, and its entries."""
-    entries = through_json(journal_of(5))
-    file = tmp_path / "rm.sqlite3"
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Still open, as of a running daemon; each step was committed by itself."""
+    file = tmp_path_factory.mktemp("journal") / "rm.sqlite3"
     store = open_store(f"sqlite:///{file}")
     store.acquire_lease("me", 0, 1)
-    for version, (_, entry) in enumerate(entries):
+    for version, (_, entry) in enumerate(journal_of(5)):
         store.commit(Batch(events=(entry,)), version)
-    if request.param == "database":
-        yield str(file), entries  # still open, as of a running daemon
-    else:
-        exported = tmp_path / ("week.jsonl.gz" if "compressed" in request.param else "week.jsonl")
-        assert export(open_journal(f"sqlite:///{file}"), exported, 0, "test") == len(entries)
-        yield str(exported), entries
+    yield file
     store.close()
+
+
+@pytest.fixture(params=["database", "file", "compressed file"])
+def place(request: pytest.FixtureRequest, database: Path, tmp_path: Path) -> tuple[str, Entries]:
+    """A journal as operators have it, and its entries."""
+    entries = through_json(journal_of(5))
+    if request.param == "database":
+        return str(database), entries
+    exported = tmp_path / ("week.jsonl.gz" if "compressed" in request.param else "week.jsonl")
+    assert export(open_journal(f"sqlite:///{database}"), exported, 0, "test") == len(entries)
+    return str(exported), entries
 
 
 def test_a_database_and_what_is_exported_from_it_are_the_same_journal(place: tuple[str, Entries]) -> None:
@@ -264,13 +271,9 @@ def test_a_database_and_what_is_exported_from_it_are_the_same_journal(place: tup
     assert [s for s, _ in source.entries(later)] == [s for s, _ in source.entries() if s >= later]
 
 
-def test_a_file_that_was_cut_off(tmp_path: Path) -> None:
-    store = open_store(f"sqlite:///{tmp_path}/rm.sqlite3")
-    store.acquire_lease("me", 0, 1)
-    store.commit(Batch(events=tuple(e for _, e in journal_of(5))), 0)
-    store.close()
+def test_a_file_that_was_cut_off(database: Path, tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    export(open_journal(str(tmp_path / "rm.sqlite3")), whole, 0, "test")
+    export(open_journal(str(database)), whole, 0, "test")
     lines = whole.read_bytes().splitlines(keepends=True)
     for text, sentence in (
         (b"".join(lines[:-1]), r"was cut off after \d+ entries\. Export it again"),
