@@ -169,12 +169,14 @@ def _left(state: ClusterState, host: Host) -> Free:
     """What the jobs on a host and its strays leave of it, added up without the accounts that are kept."""
     whole = all_of(host)
     cpus, mem_bytes, idle, shared = whole.cpus, whole.mem_bytes, set(whole.gpus), dict(whole.gpu_mem)
-    alone = False
+    alone, there = False, list[tuple[Job, int]]()
     slices = {state.jobs[number].slice_of or -number: number for number in state.jobs_on.get(host.name, ())}
     for number in slices.values():
         spec, tasks = state.jobs[number].spec, state.placed[number].placement.on(host.name)
         alone |= spec.exclusive
         took_cpus, took_bytes = needs(spec, len(tasks))
+        took_cpus = whole.cpus if spec.exclusive else took_cpus
+        there.append((state.jobs[number], took_cpus))
         cpus, mem_bytes = cpus - took_cpus, 0 if spec.mem_all else mem_bytes - took_bytes
         gpus = {gpu for task in tasks for gpu in task.gpus}
         if not spec.gpu_mem_bytes:
@@ -185,19 +187,19 @@ def _left(state: ClusterState, host: Host) -> Free:
                 shared[gpu] -= spec.gpu_mem_bytes
             else:
                 del shared[gpu]
-    if not alone:
-        there = [
-            (state.jobs[n], needs(state.jobs[n].spec, len(state.placed[n].placement.on(host.name)))[0])
-            for n in slices.values()
-        ]
-        if any(job.yields_to for job, _ in there):
-            cpus += lent(there)
-        awake = sum(wanted for job, wanted in there if not job.yields_to)
-        assert awake <= whole.cpus, f"on {host.name} run jobs with {awake} processors"
+    if any(job.yields_to for job, _ in there):
+        cpus += lent(there)
+    awake = sum(wanted for job, wanted in there if not job.yields_to)
+    assert awake <= whole.cpus, f"on {host.name} run jobs with {awake} processors"
     assert min(cpus, mem_bytes) >= 0, f"{host.name} has {cpus} CPUs and {mem_bytes} bytes left"
     assert all(size >= 0 for size in shared.values()), f"GPUs of {host.name} have {shared} bytes left"
     if alone:
-        assert len(state.jobs_on[host.name]) == 1, f"{host.name} is not one job's alone"
+        jobs = [state.jobs[number] for number in state.jobs_on[host.name]]
+        own = next(job for job in jobs if job.spec.exclusive)
+        others = [job for job in jobs if job is not own]  # which stand still for it, or for which it does
+        assert all(job.id in own.yields_to or own.id in job.yields_to for job in others), (
+            f"{host.name} is not one job's alone"
+        )
         left = Free(0, 0, (), ())
     else:
         left = Free(cpus, mem_bytes, tuple(sorted(idle)), tuple(sorted(shared.items())))
