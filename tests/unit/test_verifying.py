@@ -98,7 +98,7 @@ def test_an_iteration_does_not_look_at_each_group_that_is_left_alone() -> None:
 
 def test_one_that_is_faster_left_alone_is_tried_again_later_and_later() -> None:
     group = Group()
-    for times, minutes in enumerate((30, 60, 120), 1):
+    for times, minutes in ((1, 30), (2, 60), (3, 120), (4, 240), (4, 480), (4, 480)):
         found = group.released()
         assert (found.jobs, found.managed, found.unmanaged, found.times) == ((1, 2), 1.3, 1.1, times)
         assert found.until_us is not None
@@ -110,6 +110,7 @@ def test_one_that_is_faster_left_alone_is_tried_again_later_and_later() -> None:
         assert again.jobs == (1, 2)
         group.us = found.until_us
     assert group.iterate(1.0, 1.04) == []
+    assert group.released().times == 1, "it did well in between"
 
 
 def test_one_that_is_no_faster_left_alone_is_managed_until_it_is_slower_than_that() -> None:
@@ -128,6 +129,35 @@ def test_no_job_that_says_that_it_is_always_slow_keeps_another_where_it_loses() 
     (order,) = group.iterate(2.0, 1.0)
     assert isinstance(order, Release)
     assert (order.released.managed, order.released.unmanaged, order.released.times) == (1.45, 1.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("managed", "unmanaged", "loses"), [(1.2, 1.0, True), (1.14, 1.0, False), (1.04, 0.8, False)]
+)
+def test_a_job_may_lose_a_little_and_any_that_is_as_fast_as_alone(
+    managed: float, unmanaged: float, loses: bool
+) -> None:
+    group = Group()
+    group.iterate(2.0, managed)
+    (order,) = group.iterate(2.0, unmanaged)
+    assert isinstance(order, Release) == loses
+
+
+def test_each_job_is_judged_by_ten_iterations_but_for_those_right_after_a_change() -> None:
+    group = Group()
+    assert [group.verifier.report(2, 65_000, n) for n in range(WINDOW)] == [[]] * WINDOW
+    few = OPTIONS.cooldown + 9
+    assert [group.verifier.report(1, 100_000, n) for n in range(few)] == [[]] * few
+    assert group.verifier.report(1, 100_000, few) == [Release(Released((1, 2), 1.3))]
+
+
+def test_a_clock_that_is_set_forward_keeps_nobody_alone_for_days() -> None:
+    group = Group()
+    group.iterate(1.0, 1.3)
+    group.us += 600 * MINUTE_US
+    (order,) = group.iterate(1.1, 1.0)
+    assert isinstance(order, Release)
+    assert order.released.until_us == group.us + 20 * 60 * MINUTE_US
 
 
 def test_a_job_that_comes_to_lose_is_noticed_though_another_was_slow_before() -> None:
