@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from copy import copy
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -194,7 +195,7 @@ def test_whoever_waits_hears_of_an_end_that_comes_while_he_looks(house: House) -
 def test_a_wait_ends_with_its_time_and_leaves_nothing(house: House) -> None:
     house.run()
     assert asyncio.run(house.service.reading.wait(1, 0.01)).state is JobState.RUNNING
-    assert house.waiters._waiters == {}
+    assert house.waiters._by_end == {}
 
 
 def test_who_waits_for_an_arrays_end_is_not_woken_by_each_of_its_elements(house: House) -> None:
@@ -209,6 +210,76 @@ def test_who_waits_for_an_arrays_end_is_not_woken_by_each_of_its_elements(house:
 
     assert asyncio.run(woken(job)) == (True, False)
     assert asyncio.run(woken(replace(job, state=JobState.COMPLETED))) == (True, True)
+
+
+def test_who_waits_for_an_element_is_woken_by_what_becomes_of_it_alone(house: House) -> None:
+    """However many wait for the last element of an array, the others' ends wake nobody."""
+    house.do(ev.JobSubmitted(1, builders.spec(array="0-9")))
+    array = asyncio.run(house.service.reading.described(1)).job
+
+    async def woken() -> list[tuple[bool, bool]]:
+        said, record = [], array
+        assert record.array is not None
+        with house.waiters.element(1, 9) as last, house.waiters.element(1, 3) as third:
+            for index, to in ((0, "running"), (0, "completed"), (3, "dropped")):
+                record = replace(record, array=record.array.moved(1 << index, to))
+                assert record.array is not None
+                house.waiters.changed([record])
+                await asyncio.sleep(0)
+                said.append((third.is_set(), last.is_set()))
+            house.waiters.changed([replace(record, state=JobState.CANCELLED)])
+            await asyncio.sleep(0)
+            return [*said, (third.is_set(), last.is_set())]
+
+    assert asyncio.run(woken()) == [(False, False), (False, False), (True, False), (True, True)]
+    assert house.waiters._elements == {}
+
+
+def test_however_many_are_woken_the_leader_interrupts_the_loop_once(house: House) -> None:
+    house.run()
+    job = replace(asyncio.run(house.service.reading.described(1)).job, state=JobState.COMPLETED)
+
+    async def interrupted() -> tuple[int, int]:
+        loop, calls = asyncio.get_running_loop(), 0
+        call = loop.call_soon_threadsafe
+
+        def counted(*given: Any, **named: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            return call(*given, **named)
+
+        loop.call_soon_threadsafe = counted  # type: ignore[method-assign]
+        with ExitStack() as all_of_them:
+            events = [
+                all_of_them.enter_context(house.waiters.waiting(1, for_end=bool(n % 2))) for n in range(100)
+            ]
+            house.waiters.changed([job])
+            await asyncio.sleep(0)
+            return calls, sum(event.is_set() for event in events)
+
+    assert asyncio.run(interrupted()) == (1, 100)
+
+
+@pytest.mark.parametrize("end", [JobState.COMPLETED, JobState.CANCELLED])
+def test_a_wait_for_an_element_ends_with_it(house: House, end: JobState) -> None:
+    house.do(ev.JobSubmitted(1, builders.spec(array="0-1")))
+    reading = house.service.reading
+
+    async def wait() -> Job:
+        waiting = asyncio.ensure_future(reading.wait(1, 10 * PATIENCE_S, "1"))
+        while not house.waiters._elements:
+            await asyncio.sleep(0)
+        if end is JobState.CANCELLED:  # it never has a job of its own
+            await asyncio.to_thread(house.do, ev.CancelRequested(1, "alice", "1"))
+        else:
+            await asyncio.to_thread(house.do, ev.HostAdded(builders.host("h1")))
+            own = (await reading.described(1, "1")).job.id
+            await asyncio.to_thread(house.do, ev.TaskExited(own, 1, "h1", 0, 0, 0, 5, 6))
+        return await asyncio.wait_for(waiting, PATIENCE_S)
+
+    ended = asyncio.run(wait())
+    assert (ended.state, ended.array_task) == (end, 1)
+    assert not (house.waiters._elements or house.waiters._by_end)
 
 
 async def text_of(pieces: AsyncIterator[LogPiece]) -> bytes:

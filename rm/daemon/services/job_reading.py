@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Any
 
@@ -209,12 +210,13 @@ class JobReading:
         return found
 
     async def wait(self, job_id: int, timeout_s: float, array_tasks: str = "") -> Job:
-        """An element of an array that waits has no job of its own: its array says when it has."""
         deadline = asyncio.get_running_loop().time() + timeout_s
-        with self._waiters.waiting(job_id, for_end=not array_tasks) as woken:
-            while True:
-                woken.clear()  # before the look: a change after it must not be missed
+        while True:
+            with self._until_news(job_id, array_tasks) as woken:  # before the look: no change is missed
                 job = (await self.described(job_id, array_tasks)).job
+                if array_tasks and job.id != job_id:  # it has a job of its own by now
+                    job_id, array_tasks = job.id, ""
+                    continue
                 left = deadline - asyncio.get_running_loop().time()
                 if job.state.final or left <= 0:
                     return job
@@ -222,6 +224,13 @@ class JobReading:
                     await asyncio.wait_for(woken.wait(), left)
                 except TimeoutError:
                     return (await self.described(job_id, array_tasks)).job
+
+    def _until_news(self, job_id: int, array_tasks: str) -> AbstractContextManager[asyncio.Event]:
+        """For who waits for the end of a job, or of an element: what is no single one is refused at the
+        look."""
+        if array_tasks.isdigit():
+            return self._waiters.element(job_id, int(array_tasks))
+        return self._waiters.waiting(job_id, for_end=True)
 
     async def why(self, job_id: int) -> Mapping[str, Any]:
         job = await self.job(job_id)
