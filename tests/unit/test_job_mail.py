@@ -210,6 +210,38 @@ def test_a_user_with_very_many_mails_delays_the_others_by_one() -> None:
     assert [to for to, _, _ in server.sent].index("ann100") <= 2
 
 
+def test_of_a_users_mails_a_bounded_number_waits(caplog: pytest.LogCaptureFixture) -> None:
+    """100,000 waiting jobs that are cancelled are as many mails, faster than a mail server takes them."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(Server):
+        def send_letter(self, to: str, subject: str, text: str, name: str) -> None:
+            begun.set()
+            go_on.wait(60)
+            raise NotTold("no such mailbox", again=False)
+
+    heard = Inbox()
+    mailer = Mailer(Slow(), "c1", most_waiting=100)
+    assert isinstance(MAIL.action, Mail)
+
+    def tell(user: str) -> None:
+        assert isinstance(MAIL.action, Mail)
+        mail = replace(MAIL.action, user=user)
+        mailer.tell(replace(MAIL, action=mail), mail, lambda outcome: heard((user, outcome)))
+
+    for user in ["mallory"] * 150 + ["ann"]:
+        tell(user)
+    assert begun.wait(60)
+    assert heard.items == [("mallory", "100 mails of mallory wait already")] * 50
+    go_on.set()
+    heard.wait(lambda _: len(heard.items) == 151)
+    tell("mallory")  # who has none that wait any more
+    heard.wait(lambda _: len(heard.items) == 152)
+    assert heard.items[-1] == ("mallory", "no such mailbox")
+    mailer.close()
+    assert 0 < len(caplog.records) < 50
+
+
 def test_a_job_is_mailed_of_for_its_user() -> None:
     cluster = Mailed()
     cluster.start(cluster.submit("", name="x", mail_events=parse("BEGIN"), mail_user="boss@example.org"))

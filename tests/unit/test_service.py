@@ -279,7 +279,7 @@ def test_a_wait_for_an_element_ends_with_it(house: House, end: JobState) -> None
 
     ended = asyncio.run(wait())
     assert (ended.state, ended.array_task) == (end, 1)
-    assert not (house.waiters._elements or house.waiters._by_end)
+    assert (house.waiters._elements, house.waiters._by_end) == ({}, {})
 
 
 async def text_of(pieces: AsyncIterator[LogPiece]) -> bytes:

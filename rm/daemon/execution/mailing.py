@@ -1,5 +1,7 @@
 """Sends the mails that jobs ask for, one at a time, those of each user in turn. One that is refused for now
-is sent again after growing pauses, in which others go. A slow server delays them all: it is one server."""
+is sent again after growing pauses, in which others go. A slow server delays them all: it is one server.
+
+Jobs may end faster than it takes mails: of what waits, each user has a bounded number."""
 
 from __future__ import annotations
 
@@ -8,11 +10,12 @@ import itertools
 import logging
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from rm.adapters.hosts.pace import Pace
 from rm.core.alerts.channel import NotTold
 from rm.core.jobs.actions import Intent, Mail
 
@@ -21,6 +24,8 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 5
 PAUSE_S, LONGEST_S = 2.0, 60.0
 LAST_WORDS_S = 12.0  # for the mail under way while the daemon ends
+WAITING_MAX = 10_000  # mails of a user: more are given up
+RECORDS, RECORDS_PER_S = 20, 0.1  # in the log, of mails that were given up
 NOWHERE = "jobs.mail in rm.toml names no channel"
 
 
@@ -43,14 +48,19 @@ class _Order:
 class Mailer:
     """`letters`: None where rm.toml names no channel. `tell` is called by the leader."""
 
-    def __init__(self, letters: Letters | None, cluster: str, pause_s: float = PAUSE_S) -> None:
+    def __init__(
+        self, letters: Letters | None, cluster: str, pause_s: float = PAUSE_S, most_waiting: int = WAITING_MAX
+    ) -> None:
         self._letters = letters
         self._cluster = cluster
         self._pause_s = pause_s
+        self._most_waiting = most_waiting
         self._changed = threading.Condition()
         self._waiting: OrderedDict[str, deque[_Order]] = OrderedDict()  # by user; whose turn is next first
         self._later: list[tuple[float, int, _Order]] = []  # due (monotonic), in which order, what
         self._counts = itertools.count()
+        self._open: Counter[str] = Counter()  # how many of each user are not settled
+        self._pace, self._left_out = Pace(RECORDS, RECORDS_PER_S), 0
         self._stopping = False
         self._thread: threading.Thread | None = None
 
@@ -63,8 +73,12 @@ class Mailer:
             self._thread = threading.Thread(target=self._run, name="mail", daemon=True)
             self._thread.start()
         with self._changed:
-            self._wait_for_turn(_Order(intent, mail, settled))
-            self._changed.notify()
+            if fits := self._open[mail.user] < self._most_waiting:
+                self._open[mail.user] += 1
+                self._wait_for_turn(_Order(intent, mail, settled))
+                self._changed.notify()
+        if not fits:
+            settled(f"{self._most_waiting} mails of {mail.user} wait already")
 
     def close(self) -> None:
         """What waits stays in the outbox, for the next daemon."""
@@ -83,8 +97,21 @@ class Mailer:
                 heapq.heappush(self._later, (time.monotonic() + pause_s, next(self._counts), again))
                 continue
             if failed:
-                log.error("mail of job %d to %s: %s", order.mail.job, order.mail.to, failed)
+                self._record(order.mail, failed)
+            with self._changed:
+                self._open[order.mail.user] -= 1
+                if not self._open[order.mail.user]:
+                    del self._open[order.mail.user]
             order.settled(failed)
+
+    def _record(self, mail: Mail, failed: str) -> None:
+        """Few: the job's story has each."""
+        if not self._pace.take():
+            self._left_out += 1
+            return
+        more = f" ({self._left_out} more are left out here)" if self._left_out else ""
+        log.error("mail of job %d to %s: %s%s", mail.job, mail.to, failed, more)
+        self._left_out = 0
 
     def _wait_for_turn(self, order: _Order) -> None:
         self._waiting.setdefault(order.mail.user, deque()).append(order)
