@@ -88,3 +88,24 @@ def test_jobs_that_the_state_forgets_are_forgotten() -> None:
     del house.state.jobs[1]
     house.published.renew(house.state, Changes())
     assert house.published.task("a", 1, 1, 0) is None
+
+
+def test_ended_jobs_leave_memory_by_their_size_too() -> None:
+    """A user who submits and cancels jobs with scripts of megabytes filled the daemon's memory: 4,000 of them
+    stayed, whatever they weighed."""
+    house = House()
+    script = "#!/bin/sh\n" + "#" * 100_000
+    for number in range(1, 9):
+        house.do(ev.JobSubmitted(number, builders.spec(script=script)), ev.CancelRequested(number, "alice"))
+    array = builders.spec(script=script, array="0-1")
+    house.do(ev.JobSubmitted(9, array), ev.CancelRequested(9, "alice"))
+    assert 900_000 < house.state.ended.size_bytes < 950_000
+    house.do(ev.RequeueRequested(1, "alice"))
+    assert 800_000 < house.state.ended.size_bytes < 850_000
+    house.state.forget_finished(over_bytes=1_000_000)
+    assert len(house.state.jobs) == 9
+    house.state.forget_finished(over_bytes=500_000)
+    assert [*house.state.jobs] == [1, 8, 9]
+    assert 200_000 < house.state.ended.size_bytes <= 250_000
+    house.state.forget_finished(over_bytes=0)
+    assert ([*house.state.jobs], house.state.ended.size_bytes) == ([1], 0)

@@ -71,6 +71,7 @@ class Context:
             waited = self.state.waits.end(old, self.now_us)
             job = job if waited == job.waited else replace(job, waited=waited)
         self.state.jobs[job.id] = job
+        self.state.ended.note(job)
         self.state.touches.add(job.id)
         self.changes.jobs.add(job.id)
         self.state.dependents.note(old, job)

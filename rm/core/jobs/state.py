@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from rm.core.jobs.dependents import Dependents, is_singleton
+from rm.core.jobs.ended import EndedJobs
 from rm.core.jobs.free import all_of, left_on, one_of_each_slice, take
 from rm.core.jobs.instants import Instants
 from rm.core.jobs.mailing import next_mark
@@ -99,6 +100,7 @@ class ClusterState:
     # derived, by pending job: the keys of limits of which something is set aside for it
     aside: dict[int, tuple[Key, ...]] = field(default_factory=dict, compare=False)
     waits: Waits = field(default_factory=Waits, compare=False)
+    ended: EndedJobs = field(default_factory=EndedJobs, compare=False)  # derived
     yielding: set[int] = field(default_factory=set)  # derived: jobs that stand still for others
 
     def snapshot(self, now_us: int) -> Snapshot:
@@ -169,12 +171,17 @@ class ClusterState:
         self.fresh_arrays.clear()
         return news
 
-    def forget_finished(self, over: int = 4_000) -> None:
-        """When more finished jobs than that are in memory, the older half leaves; the store keeps it."""
-        if len(self.jobs) - len(self.pending) - len(self.placed) < over:
+    def forget_finished(self, over: int = 4_000, over_bytes: int = 256 << 20) -> None:
+        """When more finished jobs than that are in memory, or larger ones, the older half leaves; the store
+        keeps it."""
+        many = len(self.jobs) - len(self.pending) - len(self.placed) >= over
+        if not many and self.ended.size_bytes <= over_bytes:
             return
         finished = sorted((j for j in self.jobs.values() if j.state.final), key=lambda j: j.ended_us or 0)
-        for job in finished[: len(finished) // 2]:
+        half = len(finished) // 2 if many else 0
+        for number, job in enumerate(finished):
+            if number >= half and self.ended.size_bytes <= over_bytes // 2:
+                break
             self.forget(job)
 
     def forget(self, job: Job) -> None:
@@ -183,6 +190,7 @@ class ClusterState:
         if self.elements.get(job.id) or job.id in self.dependents.to_judge:
             return
         del self.jobs[job.id]
+        self.ended.forget(job.id)
         self.submissions.pop((job.spec.user, job.key), None)
         if job.array_task is not None and job.array_job in self.elements:
             of_array = self.elements[job.array_job]
@@ -197,6 +205,7 @@ class ClusterState:
                 job = sharing(job, array.spec)
             self.elements.setdefault(job.array_job, {})[task] = job.id
         self.jobs[job.id] = job
+        self.ended.note(job)
         self.touches.add(job.id)
 
     # -- derived state -----------------------------------------------------------------------
