@@ -195,6 +195,7 @@ class LimitsConfig(msgspec.Struct, frozen=True):
     pending_jobs: AtLeastOne = 100_000
     pending_bytes: AtLeastOne = 512 * 1024 * 1024
     pending_demands: AtLeastOne = 2_000
+    finished_bytes: AtLeastOne = 4 << 30
     max_priority: int = 0
     connections: AtLeastOne = 1024
     followers: AtLeastOne = 512

@@ -294,11 +294,12 @@ class Store(Protocol):
         """How many jobs are kept, by state."""
         ...
 
-    def prune(self, before_us: int, most: int | None = None) -> int:
-        """Forgets jobs that ended before `before_us`, and all but the `most` that ended last, with how they
-        were placed and what became of their logs; counts them. Those that ended in the same microsecond as
-        the last one kept stay, and so do jobs with an open action, and arrays with an element that stays.
-        In many short transactions."""
+    def prune(self, before_us: int, most: int | None = None, most_bytes: int | None = None) -> int:
+        """Forgets jobs that ended before `before_us`, all but the `most` that ended last, and of each user
+        those before the last whose specifications take `most_bytes`, with how they were placed and what
+        became of their logs; counts them. Those that ended in the same microsecond as the last one kept
+        stay, and so do jobs with an open action, and arrays with an element that stays. In many short
+        transactions."""
         ...
 
     def prune_journal(self, before_us: int) -> int:

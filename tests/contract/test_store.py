@@ -235,6 +235,26 @@ def test_pruning_keeps_what_is_still_needed(database: Any, store: Any) -> None:
     store.commit(Batch(jobs=(replace(jobs[1], exit_code=0),)), 1)
 
 
+def test_of_each_users_ended_jobs_those_stay_that_weigh_so_much(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By number alone, 100,000 jobs of one user with scripts of 4 MiB filled 400 GB of disk."""
+    monkeypatch.setattr(store_sql, "PRUNE_CHUNK", 2)
+
+    def ended(id: int, user: str, at_us: int, **fields: Any) -> Job:
+        made = builders.job(id, user=user, script="#!/bin/sh\n" + "#" * 100_000, **fields)
+        return replace(made, state=JobState.CANCELLED, ended_us=at_us)
+
+    array = replace(ended(4, "mallory", 15, array="0-1"), array=Array(cancelled="0-1"))
+    element = replace(ended(5, "mallory", 40), spec=array.spec, array_job=4, array_task=0)
+    mallorys = [ended(id, "mallory", 10 * id) for id in (1, 2, 3)]
+    waits = builders.job(6, user="mallory", script="#!/bin/sh\n" + "#" * 100_000)
+    store.commit(Batch(jobs=(*mallorys, array, element, waits, ended(7, "ann", 1))), 0)
+    assert store.prune(before_us=0, most=9, most_bytes=1_000_000) == 0
+    assert store.prune(before_us=0, most=9, most_bytes=250_000) == 3
+    assert store.ids() == {2, 3, 6, 7}
+
+
 @pytest.mark.parametrize(("most", "left"), [(9, [1, 2, 3, 4, 5]), (3, [1, 2, 3, 5]), (1, [3, 5]), (0, [5])])
 def test_only_so_many_ended_jobs_are_kept(
     database: Any, store: Any, most: int, left: list[int], monkeypatch: pytest.MonkeyPatch

@@ -422,7 +422,7 @@ def test_pruning_keeps_those_that_ended_last_and_takes_the_logs_of_the_others(ho
     (house.folder / "notes").mkdir()
 
     def pruned(most: int, keep_days: float = 30) -> int:
-        return prune(house.store, LogDirectory(house.folder), clock, keep_days, most)
+        return prune(house.store, LogDirectory(house.folder), clock, keep_days, most, 1 << 30)
 
     assert pruned(4) == 0
     assert pruned(2) == 2

@@ -12,6 +12,7 @@ from rm.adapters.store.history_memory import HistoryTables, MemoryHistory
 from rm.adapters.store.playbook_runs_memory import MemoryPlaybookRuns, PlaybookTables
 from rm.adapters.store.results_memory import MemoryResults, ResultTables
 from rm.core.jobs.dependents import named_by
+from rm.core.model.acceptance import size_bytes
 from rm.core.model.choice import Choice
 from rm.core.model.host import Host, Zone
 from rm.core.model.job import Job, JobState
@@ -228,17 +229,21 @@ class MemoryStore:
         with self._db.lock:
             return dict(Counter(job.state for job in self._db.jobs.values()))
 
-    def prune(self, before_us: int, most: int | None = None) -> int:
+    def prune(self, before_us: int, most: int | None = None, most_bytes: int | None = None) -> int:
         db = self._db
         with db.lock:
             ended_us = sorted((j.ended_us or 0 for j in db.jobs.values() if j.state.final), reverse=True)
             if most is not None and len(ended_us) > most:
                 before_us = max(before_us, ended_us[most - 1] if most else ended_us[0] + 1)
             busy = {a.job for a in db.actions.values()}
+            heavy = set() if most_bytes is None else _beyond(db, most_bytes)
             old = {
                 j.id
                 for j in db.jobs.values()
-                if j.state.final and j.id not in busy and j.ended_us is not None and j.ended_us < before_us
+                if j.state.final
+                and j.id not in busy
+                and j.ended_us is not None
+                and (j.ended_us < before_us or (j.array_job or j.id) in heavy)
             }
             # an array stays as long as one of its elements
             old -= {j.array_job for j in db.jobs.values() if j.id not in old}
@@ -275,6 +280,18 @@ class MemoryStore:
 
     def close(self) -> None:
         self._epoch = None
+
+
+def _beyond(db: MemoryDatabase, most_bytes: int) -> set[int]:
+    left: dict[str, int] = {}
+    found = set()
+    ended = (j for j in db.jobs.values() if j.state.final and j.array_task is None)
+    for job in sorted(ended, key=lambda j: (j.ended_us or 0, j.id), reverse=True):
+        user = job.spec.user
+        left[user] = left.get(user, most_bytes) - size_bytes(job.spec)
+        if left[user] < 0:
+            found.add(job.id)
+    return found
 
 
 def _ended_after(job: Job, ended_after_us: int) -> bool:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -293,8 +294,8 @@ class SqlStore(SqlLease):
         found = self._around_damage("count jobs", lambda c: c.execute(query).all())
         return {JobState(name): count for name, count in found if name in STATES}
 
-    def prune(self, before_us: int, most: int | None = None) -> int:
-        jobs, actions = schema.jobs, schema.actions
+    def prune(self, before_us: int, most: int | None = None, most_bytes: int | None = None) -> int:
+        jobs = schema.jobs
         over = jobs.c.state.not_in(UNFINISHED)
         if most is not None:
             newest_first = sa.select(jobs.c.ended_us).where(over).order_by(jobs.c.ended_us.desc())
@@ -302,10 +303,22 @@ class SqlStore(SqlLease):
                 last = c.scalar(newest_first.offset(max(most - 1, 0)).limit(1))
             if last is not None:
                 before_us = max(before_us, last if most else last + 1)
+        forgotten = self._forget(over, jobs.c.ended_us < before_us)
+        heavy = [] if most_bytes is None else self._beyond(over, most_bytes)
+        for at in range(0, len(heavy), PRUNE_CHUNK):  # elements of arrays have the specification of theirs
+            forgotten += self._forget(over, jobs.c.spec_id.in_(heavy[at : at + PRUNE_CHUNK]))
+        for table in (schema.logs, schema.job_steps, schema.choices):  # also what came after its job's end
+            there = sa.select(jobs.c.id).where(jobs.c.id == table.c.job).exists()
+            with self._changing("prune") as c:
+                c.execute(sa.delete(table).where(~there))
+        return forgotten
+
+    def _forget(self, *which: sa.ColumnElement[bool]) -> int:
+        """Those of these jobs that nothing needs, in many short transactions; the number of them."""
+        jobs, actions = schema.jobs, schema.actions
         busy = sa.select(actions.c.id).where(actions.c.job == jobs.c.id).exists()
         # an array stays as long as one of its elements
-        alone = ~statements.HAS_ELEMENTS
-        old = sa.select(jobs.c.id).where(over, jobs.c.ended_us < before_us, ~busy, alone).limit(PRUNE_CHUNK)
+        old = sa.select(jobs.c.id).where(*which, ~busy, ~statements.HAS_ELEMENTS).limit(PRUNE_CHUNK)
         forgotten = 0
         while True:
             with self._changing("prune") as c:
@@ -314,13 +327,18 @@ class SqlStore(SqlLease):
                     c.execute(sa.delete(table).where(table.c.id.in_(some)))
             forgotten += len(some)
             if not some:
-                break
+                return forgotten
             time.sleep(PRUNE_PAUSE_S)  # waiters for the lock get it
-        for table in (schema.logs, schema.job_steps, schema.choices):  # also what came after its job's end
-            there = sa.select(jobs.c.id).where(jobs.c.id == table.c.job).exists()
-            with self._changing("prune") as c:
-                c.execute(sa.delete(table).where(~there))
-        return forgotten
+
+    def _beyond(self, over: sa.ColumnElement[bool], most_bytes: int) -> list[int]:
+        """Of each user's ended jobs those before the last whose specifications take so much."""
+        found: list[int] = []
+        with self._reading("weigh ended jobs") as c:
+            for (user,) in c.execute(statements.heavy_users(over, most_bytes)).all():
+                rows = c.execute(statements.weighed(over, user)).all()
+                sums = accumulate(row[1] for row in rows)
+                found += [row[0] for row, size in zip(rows, sums, strict=True) if size > most_bytes]
+        return found
 
     def prune_journal(self, before_us: int) -> int:
         """In many short transactions: the leader's commits go on in between."""

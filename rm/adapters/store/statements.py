@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, cast
 
-from sqlalchemy import Select, Table, bindparam, delete, exists, select, text, update
+from sqlalchemy import ColumnElement, Select, Table, bindparam, delete, exists, func, select, text, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.dml import Insert
 
@@ -37,6 +37,8 @@ from rm.adapters.store.schema import (
 JOBS = select(jobs.c.id, jobs.c.body, job_specs.c.body.label("spec")).join_from(jobs, job_specs)
 _elements = jobs.alias("elements")
 HAS_ELEMENTS = exists().where(_elements.c.spec_id == jobs.c.id, _elements.c.id != jobs.c.id)
+_OWN = select(jobs.c.user_name).join_from(jobs, job_specs, job_specs.c.id == jobs.c.id)
+_SIZE = func.length(job_specs.c.body)
 
 # FOR UPDATE holds back other leaders on PostgreSQL; on SQLite BEGIN IMMEDIATE already did
 CLUSTER_FOR_UPDATE = select(cluster).with_for_update()
@@ -111,3 +113,14 @@ def _upsert(dialect: str, table: Table, key: tuple[str, ...]) -> Insert:
     insert = insert_of(dialect, table)
     replaced = {c.name: insert.excluded[c.name] for c in table.c if c.name not in (*key, "id")}
     return insert.on_conflict_do_update(index_elements=list(key), set_=replaced)
+
+
+def heavy_users(which: ColumnElement[bool], most: int) -> Select[Any]:
+    """The users whose jobs of these have specifications of more characters together."""
+    return _OWN.where(which).group_by(jobs.c.user_name).having(func.sum(_SIZE) > most)
+
+
+def weighed(which: ColumnElement[bool], user: str) -> Select[Any]:
+    """The user's jobs of these, and the characters of their specifications; the last that ended first."""
+    found = _OWN.with_only_columns(jobs.c.id, _SIZE).where(which, jobs.c.user_name == user)
+    return found.order_by(jobs.c.ended_us.desc(), jobs.c.id.desc())

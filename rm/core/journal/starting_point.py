@@ -30,6 +30,7 @@ from rm.core.sharing.usage import Usage
 # again by a pass over all pending jobs.
 FOUND_AGAIN = frozenset(
     {
+        "ended",
         "free",
         "jobs_on",
         "reasons",

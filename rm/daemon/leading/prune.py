@@ -14,12 +14,13 @@ from rm.units import DAY_US
 log = logging.getLogger(__name__)
 
 
-def prune(store: Store, logs: LogPlace, clock: Clock, keep_days: float, most: int) -> int:
-    """Forget jobs that ended longer ago, and all but the `most` that ended last; the number of them.
+def prune(store: Store, logs: LogPlace, clock: Clock, keep_days: float, most: int, most_bytes: int) -> int:
+    """Forget jobs that ended longer ago, all but the `most` that ended last, and of each user those before
+    the last whose specifications take `most_bytes`; the number of them.
 
     Logs go when their job is not in the store any more, so that those of an interrupted run go the next time.
     """
-    forgotten = store.prune(clock.now_us() - int(keep_days * DAY_US), most)
+    forgotten = store.prune(clock.now_us() - int(keep_days * DAY_US), most, most_bytes)
     if forgotten:
         left = store.ids()
         logs.forget(lambda job: job in left or store.job(job) is not None)  # it may be a new one
