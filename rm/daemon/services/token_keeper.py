@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from rm.units import DAY_US
 SECRET_BYTES = 32
 ID_BYTES = 5
 OF_ONE_USER = 100  # that live
+ENDED_MOST = 100  # of one user, the last that ended: who makes and revokes tokens without end keeps no more
 NAME_MOST = 100  # characters
 LONGEST_US = 3660 * DAY_US
 KEPT_US = 30 * DAY_US  # after its end a token is still listed
@@ -32,7 +34,10 @@ class TokenKeeper:
     def __init__(self, leader: Leader, clock: Clock, stored: Sequence[Token]) -> None:
         self._leader = leader
         self._clock = clock
-        self._tokens = {token.id: token for token in stored}
+        self._tokens: dict[str, Token] = {}
+        self._of_users: defaultdict[str, set[str]] = defaultdict(set)  # the ids
+        for token in stored:
+            self._put(token)
         self._used: set[str] = set()
         self._lock = threading.Lock()
 
@@ -54,17 +59,35 @@ class TokenKeeper:
         text = text_of(id, secrets.token_urlsafe(SECRET_BYTES))
         token = Token(id, user, uid, scope, digest_of(text), now_us, by, now_us + lasts_us, name)
         with self._lock:
-            if sum(t.user == user and t.lives(now_us) for t in self._tokens.values()) >= OF_ONE_USER:
+            mine = [self._tokens[one] for one in self._of_users.get(user, ())]
+            if sum(t.lives(now_us) for t in mine) >= OF_ONE_USER:
                 raise Conflict(f"{user} has {OF_ONE_USER} tokens.", "Revoke some: rmx token revoke ID.")
-            self._tokens[id] = token
+            ended = sorted((t for t in mine if not t.lives(now_us)), key=Token.ended_us, reverse=True)
+            old = tuple(t.id for t in ended[ENDED_MOST:])
+            self._put(token)
         about(f"token {id} of {user}, scope {scope}")
         try:
-            await asyncio.wrap_future(self._leader.keep_tokens((token,)))
+            await asyncio.wrap_future(self._leader.keep_tokens((token,), old))
         except RmError:
             with self._lock:
-                del self._tokens[id]
+                self._drop(id)
             raise
+        with self._lock:
+            for one in old:
+                self._drop(one)
         return token, text
+
+    def _put(self, token: Token) -> None:
+        self._tokens[token.id] = token
+        self._of_users[token.user].add(token.id)
+
+    def _drop(self, id: str) -> None:
+        token = self._tokens.pop(id, None)
+        if token is not None:
+            of_user = self._of_users[token.user]
+            of_user.discard(id)
+            if not of_user:
+                del self._of_users[token.user]
 
     def tokens(self, user: str = "") -> list[Token]:
         """Of one user, or all; the oldest first."""
@@ -122,7 +145,7 @@ class TokenKeeper:
         with self._lock:
             ended = [t.id for t in self._tokens.values() if t.ended_us() < now_us - KEPT_US]
             for id in ended:
-                del self._tokens[id]
+                self._drop(id)
             used = tuple(self._tokens[id] for id in self._used if id in self._tokens)
             self._used.clear()
         if not used and not ended:
