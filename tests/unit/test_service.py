@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from copy import copy
@@ -32,6 +33,7 @@ from rm.daemon.leading.leader import Leader
 from rm.daemon.leading.listeners import Listeners
 from rm.daemon.leading.prune import prune, prune_journal
 from rm.daemon.monitoring.monitor import Measured
+from rm.daemon.services import daemon_status, job_reading
 from rm.daemon.services.backlog import Backlog
 from rm.daemon.services.job_waiters import JobWaiters
 from rm.daemon.services.service import make_service
@@ -361,6 +363,41 @@ def test_a_zone_that_is_none_is_not_measured(house: House) -> None:
     assert asyncio.run(house.service.network_service.measure("z1")) == {"measured": 0, "left_out": []}
     with pytest.raises(NotFound, match="no zone 'z9'"):
         asyncio.run(house.service.network_service.measure("z9"))
+
+
+def test_the_leader_goes_over_few_jobs_for_a_list_or_the_status(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 100,000 waiting each list in which few are found, and each status, kept the leader for 20 ms."""
+    house.do(*(ev.JobSubmitted(n, builders.spec(name=f"n{n % 10}", user=f"u{n % 2}")) for n in range(1, 41)))
+    reading, status = house.service.reading, house.service.daemon_status.status
+    looked: Counter[str] = Counter()
+    is_final = JobState.final.fget  # type: ignore[attr-defined]
+
+    def watched(state: JobState) -> bool:
+        looked[threading.current_thread().name] += 1
+        return bool(is_final(state))
+
+    async def asked() -> list[list[int]]:
+        return [
+            [job.id for job in await reading.jobs(states=frozenset(), everything=False, **query)]
+            for query in (
+                {"user": "u1", "name": "n3", "limit": 0},
+                {"user": "", "name": "n3", "limit": 2},
+                {"user": "", "name": "", "limit": 3},
+                {"user": "", "name": "", "limit": 3, "before": 5},
+                {"user": "nobody", "name": "", "limit": 3},
+            )
+        ]
+
+    there, told = asyncio.run(asked()), asyncio.run(status())["jobs"]
+    assert there == [[3, 13, 23, 33], [23, 33], [38, 39, 40], [2, 3, 4], []]
+    monkeypatch.setattr(job_reading, "SCANNED", 5)
+    monkeypatch.setattr(daemon_status, "SCANNED", 5)
+    monkeypatch.setattr(JobState, "final", property(watched))
+    assert (asyncio.run(asked()), asyncio.run(status())["jobs"]) == (there, {JobState.PENDING: 40})
+    assert looked["leader"] <= 5 * 5  # of more than 200
+    assert told == {JobState.PENDING: 40}
 
 
 @pytest.mark.parametrize("everything", [False, True])

@@ -16,6 +16,7 @@ from rm.daemon.leading.leader import Leader
 T = TypeVar("T")
 Copy = TypeVar("Copy")
 LOOK_S = 1.0  # between two looks whether the leader waits
+SCANNED = 2_000  # jobs that a question to the leader goes over
 
 
 class Asking:
@@ -25,6 +26,7 @@ class Asking:
         self._leader = leader
         # one thread: policies remember what they saw last
         self._thinkers = FairPool(1, 0, 1, "think")
+        self._scanners = FairPool(1, 0, 1, "scan")
 
     async def ask(self, question: Callable[[Cycle, int], Any]) -> Any:
         """The answer; StoreUnavailable as soon as the leader waits for its database."""
@@ -71,5 +73,13 @@ class Asking:
         asker = whose and (ASKER.get() or whose)
         return await asyncio.wrap_future(self._thinkers.ask("", asker, work))
 
+    async def scan(self, question: Callable[[Cycle, int], Copy], work: Callable[[Copy], T]) -> T:
+        """As `think_of`, of what takes some milliseconds where very many jobs are, and needs no policy: who
+        thinks for long is not waited for."""
+        return await asyncio.wrap_future(
+            self._scanners.ask("", ASKER.get(), lambda: work(self._now(question)))
+        )
+
     def close(self) -> None:
         self._thinkers.close()
+        self._scanners.close()

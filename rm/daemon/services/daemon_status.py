@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from rm import __version__
+from rm.core.model.job import Job
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.scheduling.limits.licensing import counted
-from rm.daemon.services.asking import Asking
+from rm.daemon.services.asking import SCANNED, Asking
 from rm.daemon.services.host_service import shown
 from rm.daemon.services.stored import StoredCounts
 from rm.errors import StoreUnavailable
@@ -46,17 +47,24 @@ class DaemonStatus:
     async def status(self) -> Mapping[str, Any]:
         def ask(cycle: Cycle, now_us: int) -> dict[str, Any]:
             state = cycle.state
-            jobs = dict(Counter(job.state for job in state.jobs.values() if not job.state.final))
             hosts: dict[str, int] = {}
             for host in state.hosts.values():
                 seen = shown(host, state.jobs_on.get(host.name, set())).state
                 hosts[seen] = hosts.get(seen, 0) + 1
             ours = self._facts["agents"]
             others = [h.name for h in state.hosts.values() if h.agent_version not in ("", ours)]
-            counts = counted(state.jobs.values(), state.licenses)
-            licenses = [{"name": n, "total": total, "used": used} for n, (total, used) in counts.items()]
-            told = {"jobs": jobs, "hosts": hosts, "other_agents": sorted(others)}
-            return {**known, **told, "licenses": licenses}
+            counts = None if len(state.jobs) > SCANNED else count((state.jobs.values(), state.licenses))
+            return {**known, "hosts": hosts, "other_agents": sorted(others), **(counts or {})}
+
+        def copied(cycle: Cycle, now_us: int) -> tuple[Collection[Job], Mapping[str, int]]:
+            return list(cycle.state.jobs.values()), cycle.state.licenses
+
+        def count(of: tuple[Collection[Job], Mapping[str, int]]) -> dict[str, Any]:
+            jobs = dict(Counter(job.state for job in of[0] if not job.state.final))
+            licenses = [
+                {"name": n, "total": total, "used": used} for n, (total, used) in counted(*of).items()
+            ]
+            return {"jobs": jobs, "licenses": licenses}
 
         policies = self._policies
         known = {
@@ -69,6 +77,8 @@ class DaemonStatus:
         }
         try:
             answer = await self._asking.ask(ask)
+            if "jobs" not in answer:
+                answer |= await self._asking.scan(copied, count)
             held = await self._stored.now()
         except StoreUnavailable as error:  # that is how the daemon is
             return {**known, "jobs": {}, "hosts": {}, "waiting": str(error)}

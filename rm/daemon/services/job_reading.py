@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Any
@@ -31,7 +31,7 @@ from rm.daemon.services.array_elements import (
     one_element,
     stored_element,
 )
-from rm.daemon.services.asking import Asking
+from rm.daemon.services.asking import SCANNED, Asking
 from rm.daemon.services.job_waiters import JobWaiters
 from rm.daemon.services.reasons import NO_REASONS, Reasons, with_reason
 from rm.errors import NotFound, Refusal
@@ -116,23 +116,33 @@ class JobReading:
             return stored, reasons
         since_us = self._clock.now_us() - self._recent_us
 
-        def look(cycle: Cycle, now_us: int) -> tuple[list[Job], Reasons]:
-            state = cycle.state
-            newest_first = (
-                job
-                for job in reversed(state.jobs.values())  # they came by ascending id
-                if (not job.state.final or (job.ended_us or 0) >= since_us)
+        def fits(job: Job) -> bool:
+            return bool(
+                (not job.state.final or (job.ended_us or 0) >= since_us)
                 and (not before or job.id < before)
                 and (not states or job.state in states)
                 and (not user or job.spec.user == user)
                 and (not name or job.spec.name == name)
             )
-            found = list(islice(newest_first, limit or None))[::-1]
-            few = found if len(found) <= SLICE else None
-            return found, Reasons.of_listed(cycle, found, few)
 
-        answer: tuple[list[Job], Reasons] = await self._asking.ask(look)
-        return answer
+        def chosen(newest_first: Iterable[Job]) -> list[Job]:
+            return list(islice(filter(fits, newest_first), limit or None))[::-1]
+
+        def look(cycle: Cycle, now_us: int) -> tuple[list[Job], Reasons] | None:
+            jobs = cycle.state.jobs  # they came by ascending id
+            found = chosen(islice(reversed(jobs.values()), SCANNED))
+            if len(jobs) > SCANNED and not (limit and len(found) == limit):
+                return None
+            return found, listed(cycle, found)
+
+        def listed(cycle: Cycle, found: list[Job]) -> Reasons:
+            return Reasons.of_listed(cycle, found, found if len(found) <= SLICE else None)
+
+        answer: tuple[list[Job], Reasons] | None = await self._asking.ask(look)
+        if answer is not None:
+            return answer
+        found = await self._asking.scan(lambda cycle, _: list(reversed(cycle.state.jobs.values())), chosen)
+        return found, await self._asking.ask(lambda cycle, _: listed(cycle, found))
 
     async def queue(self, *, user: str, limit: int) -> Sequence[Job]:
         def look(cycle: Cycle, now_us: int) -> tuple[list[Job], Snapshot, Reasons]:
