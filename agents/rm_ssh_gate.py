@@ -4,6 +4,7 @@
     rm_ssh_gate.py keys USER [--exempt=GROUP,GROUP]    for AuthorizedKeysCommand, where sshd does without PAM
     rm_ssh_gate.py order FILE                          whether such a part of PAM starts the gate safely
     rm_ssh_gate.py settings FILE                       whether such settings of sshd lead past the gate
+    rm_ssh_gate.py service FILE                        whether with them sshd reads another part of PAM
 
 Root, and members of one of the groups, pass. Others need a running job on this host; their connection is
 moved into the control groups of the newest one: it counts against that job's limits, can open the same
@@ -35,6 +36,8 @@ PAM_ACTION = re.compile(r"=\s*(done|[0-9]+)")  # libpam takes blanks before it, 
 # the playbook's own line: root comes in also where the program is missing
 ROOT_PASSES = ("success=1 default=ignore", "pam_succeed_if.so", ["quiet", "uid", "eq", "0"])
 INCLUDE_DEPTH = 16  # of files that include each other
+# it gives PAM the variables of the user's record, which users of systemd-homed change themselves
+HOME_MODULE = "pam_systemd_home.so"
 READS_USERS_ENVIRONMENT = re.compile(r"\buser_readenv=(?!0\b)")
 SSHD_FOLDER = "/etc/ssh"  # what sshd_config includes is named from there
 PROGRAM = "/rm_ssh_gate.py"
@@ -259,6 +262,12 @@ def check_order(path, folders=PAM_FOLDERS):
             "programs as root. Take user_readenv=1 out of sshd's part of PAM, and of what it includes, or "
             "take the gate off (rm_ssh_gate_state=absent) and set it up again."
         )
+    if any(module == HOME_MODULE for _, _, module, _ in lines):
+        raise Refused(
+            "rm: %s stands in sshd's part of PAM: users of systemd-homed set variables with which root would "
+            "start the gate's program. Keep no users by systemd-homed here, and take that line out."
+            % HOME_MODULE
+        )
     ending = passed_over(sessions, ours[0])
     if ending:
         raise Refused(
@@ -333,12 +342,27 @@ def check_settings(path, folder=SSHD_FOLDER):
         )
 
 
+def check_service(path, folder=SSHD_FOLDER):
+    """Raise Refused where sshd asks another service's part of PAM than the one that the gate stands in."""
+    for blocks, keyword, words in settings(path, folder):
+        if keyword == "pamservicename" and words != ["sshd"]:
+            where = " in `Match %s`" % " ".join(blocks[-1]) if blocks else ""
+            raise Refused(
+                "rm: sshd's settings name %s as PAMServiceName%s: its part of PAM lacks the gate, and "
+                "users would log in without a job. Take that out, or name sshd."
+                % (" ".join(words) or "nothing", where)
+            )
+
+
 def checked(check, path):
     try:
         check(path)
     except OSError as error:
         why = (error.filename, os.strerror(error.errno))
         raise Refused("rm: %s cannot be read: %s. Name a file that root can read." % why) from None
+
+
+CHECKS = {"order": check_order, "settings": check_settings, "service": check_service}
 
 
 def account_of(name):
@@ -377,8 +401,8 @@ def main(arguments):
             pam(groups)
         elif len(arguments) == 2 and arguments[0] == "keys":
             keys(arguments[1], groups)
-        elif len(arguments) == 2 and arguments[0] in ("order", "settings"):
-            checked(check_order if arguments[0] == "order" else check_settings, arguments[1])
+        elif len(arguments) == 2 and arguments[0] in CHECKS:
+            checked(CHECKS[arguments[0]], arguments[1])
         else:
             sys.stderr.write(__doc__)
             return 2

@@ -47,6 +47,12 @@ def cluster(make_cluster: MakeCluster) -> Cluster:
 
 
 def play(cluster: Cluster, check: bool = False, **variables: str) -> Report:
+    report = played(cluster, check, **variables)
+    assert report.ok, report.failures()
+    return report
+
+
+def played(cluster: Cluster, check: bool = False, **variables: str) -> Report:
     hosts = to_hosts(parse(cluster.lab.inventory.read_text(), "hosts.yml"))
     given = {"rm_ssh_gate_exempt": GROUP, **variables}
     path = shipped_directory("playbooks") / "ssh_gate.yml"
@@ -57,7 +63,6 @@ def play(cluster: Cluster, check: bool = False, **variables: str) -> Report:
         return None if any(recap.unreachable for recap in report.recap().values()) else report
 
     report: Report = until(tried, "sshd answers")
-    assert report.ok, report.failures()
     return report
 
 
@@ -193,3 +198,16 @@ def test_a_certificate_needs_a_job_too(gated: Cluster, tmp_path: Path) -> None:
 
     assert log_in_with_it("root") == 0
     assert log_in_with_it(USER) == 255
+
+
+def test_where_sshd_reads_another_part_of_pam_the_playbook_says_so(gated: Cluster) -> None:
+    name = gated.lab.hosts[0].name
+    if "\nUsePAM yes" not in gated.read(name, SETTINGS):
+        pytest.skip("the gate without PAM")
+    gated.lab.exec(name, ["mv", "/etc/pam.d/sshd", "/etc/pam.d/sshd.moved"])
+    try:
+        report = played(gated, check=True)
+        assert not report.ok
+        assert "/usr/lib/pam.d/sshd" in str(report.failures())
+    finally:
+        gated.lab.exec(name, ["mv", "/etc/pam.d/sshd.moved", "/etc/pam.d/sshd"])

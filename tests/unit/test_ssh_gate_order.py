@@ -114,6 +114,15 @@ def test_nothing_takes_the_connection_out_of_the_job_afterwards(tmp_path: Path) 
     assert "pam_systemd.so" in refused(tmp_path, GATE + "@include other\n", other=MANAGER)
 
 
+@pytest.mark.parametrize("line", ["account sufficient pam_systemd_home.so\n", "session include other\n"])
+def test_no_variable_of_a_users_record_becomes_the_environment_of_roots_program(
+    tmp_path: Path, line: str
+) -> None:
+    home = "session optional pam_systemd_home.so\n"
+    assert "systemd-homed" in refused(tmp_path, line + MANAGER + GATE, other=home)
+    assert refused(tmp_path, line.replace("_home", "") + MANAGER + GATE, other="") == ""
+
+
 ROOT = "session [success=1 default=ignore] pam_succeed_if.so quiet uid eq 0\n"
 JUMP = "session [success=1 default=ignore] pam_succeed_if.so service in crond quiet use_uid\n"
 UNIX = "session required pam_unix.so\n"
@@ -172,7 +181,7 @@ def test_a_playbook_that_validates_with_it_is_told(tmp_path: Path) -> None:
     assert subprocess.run(words, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("what", ["order", "settings"])
+@pytest.mark.parametrize("what", ["order", "settings", "service"])
 def test_a_file_that_is_not_there_gets_a_sentence(
     tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,12 +195,12 @@ KEYS = "AuthorizedKeysFile .ssh/authorized_keys\n"
 PASSWORD = "AuthenticationMethods password\n"
 
 
-def led_past(folder: Path, text: str, included: str = "") -> str:
+def led_past(folder: Path, text: str, included: str = "", check: str = "settings") -> str:
     (folder / "conf.d").mkdir()
     (folder / "conf.d" / "10-site.conf").write_text(included)
     (folder / "sshd_config").write_text(text)
     try:
-        rm_ssh_gate.check_settings(folder / "sshd_config", folder)
+        rm_ssh_gate.CHECKS[check](folder / "sshd_config", folder)
     except rm_ssh_gate.Refused as error:
         return str(error)
     return ""
@@ -237,3 +246,19 @@ def test_no_other_setting_lets_users_in_past_the_gate(tmp_path: Path, text: str,
 def test_settings_that_lead_to_the_gate(tmp_path: Path, text: str) -> None:
     included = "Match User backup\n" + (PASSWORD if "Match User root\nInclude" in text else "")
     assert led_past(tmp_path, text + OURS + "Match Group staff\n" + KEYS, included) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PAMServiceName other\n",
+        'Match User bob\n  pamservicename="other"\n',
+        "PAMServiceName sshd\nInclude conf.d/*.conf\n",
+    ],
+)
+def test_no_setting_names_a_part_of_pam_without_the_gate(tmp_path: Path, text: str) -> None:
+    assert "PAMServiceName" in led_past(tmp_path, text, "Match All\nPAMServiceName other\n", "service")
+
+
+def test_the_part_of_pam_in_which_the_gate_stands_may_be_named(tmp_path: Path) -> None:
+    assert led_past(tmp_path, "PAMServiceName sshd\nMatch All\n PAMServiceName sshd\n", "", "service") == ""
