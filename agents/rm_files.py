@@ -52,7 +52,7 @@ def write_in_room(path, data, room_bytes, mode, sync=False):
         os.close(fd)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(old)
-    os.link(path, old)
+    os.link(path, old, follow_symlinks=False)
     os.rename(aside, path)
     os.rename(old, aside)
 

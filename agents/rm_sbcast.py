@@ -136,7 +136,7 @@ def receive(stream, target, mode, how, size, *times_ns):
         if times_ns:
             os.utime(part, ns=(int(times_ns[0]), int(times_ns[1])))
         if how == CREATE:
-            os.link(part, target)
+            os.link(part, target, follow_symlinks=False)
             os.unlink(part)
         else:
             os.replace(part, target)

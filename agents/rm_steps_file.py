@@ -153,7 +153,11 @@ def _hard(run, path, kind, args, changes):
         raise StepFailed("%s does not exist." % source)
     seen = kind == "file" and path not in run.planned["paths"] and os.path.exists(source)
     same = seen and os.path.samefile(path, source)
-    _place(run, path, kind, args, changes, lambda at: os.link(source, at), same, "hard link to %s" % source)
+
+    def make(at):  # newer Pythons would follow a link that was put in its place
+        os.link(source, at, follow_symlinks=False)
+
+    _place(run, path, kind, args, changes, make, same, "hard link to %s" % source)
     if run.kind(source) == "file":
         fix_attributes(run, source, args, changes)
         _times(run, source, args, changes, None)

@@ -8,6 +8,7 @@ import resource
 import shutil
 from pathlib import Path
 
+from rm.adapters.owned_file import opened_directory
 from rm.adapters.store.log_directory import LogDirectory
 from rm.adapters.store.sql import SqlStore
 from rm.config import Config
@@ -28,11 +29,13 @@ def raise_descriptors() -> None:
 def make_state_dir(path: Path) -> None:
     """The daemon's own files, whatever the umask: who may write there can exchange the database."""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with opened_directory(path, makes=True):
+            pass
     except OSError as error:
         raise ConfigError(
             f"The state directory {path} cannot be used: {error.strerror or error}.",
-            "Set daemon.state_dir to a directory that the daemon may write to.",
+            "Set daemon.state_dir to a directory that the daemon may write to, and no link of another account "
+            "leads to.",
         ) from None
 
 
@@ -45,15 +48,16 @@ def log_place(config: Config, store: SqlStore) -> tuple[Path, LogPlace]:
     named, beside = config.daemon.log_dir, store.file or Path(config.daemon.state_dir, "rm")
     directory = Path(named) if named else beside.with_name("logs")
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not named:
-            directory.chmod(0o700)
-        if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        with opened_directory(directory, makes=True) as home:
+            if not named:
+                os.chmod(".", 0o700, dir_fd=home)
+            if not os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=home):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise ConfigError(
             f"The directory for logs {directory} cannot be used: {error.strerror or error}.",
-            "Set daemon.log_dir to a directory that the daemon may write to.",
+            "Set daemon.log_dir to a directory that the daemon may write to, and no link of another account "
+            "leads to.",
         ) from None
     kept = None if named else store.log_place(directory)
     return directory, kept or LogDirectory(directory)

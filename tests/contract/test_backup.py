@@ -12,7 +12,8 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -20,7 +21,11 @@ from click.testing import CliRunner
 from rm.adapters.store import backup as module
 from rm.adapters.store.backup import IDS_LEFT_OUT, back_up_to, found_schema, restore_from
 from rm.adapters.store.migrate import MIGRATIONS, head, make_for_owner, upgrade
+from rm.adapters.store.sql import SqlStore
+from rm.bootstrap.process import log_place, make_state_dir
 from rm.cli.main import rmx
+from rm.config import Config
+from rm.config.sections import DaemonConfig
 from rm.core.model.asked.array import Array
 from rm.core.model.job import JobState, Task
 from rm.core.store import Batch, Entry
@@ -383,6 +388,45 @@ def test_root_dumps_into_no_link_of_the_daemons_account(
     with pytest.raises(UsageError, match="Something else lies at"):
         back_up_to("postgresql:///rm", state / "kept")
     assert (precious.read_text(), precious.stat().st_nlink) == ("secret", 1)
+
+
+@of_root
+def test_root_writes_a_backup_through_no_link_of_another_account(of_account: Path) -> None:
+    """On the way to it: root would put the file into any directory."""
+    state, roots = of_account.parent, of_account.parent.parent / "roots"
+    roots.mkdir()
+    (state / "backups").symlink_to(roots)
+    os.lchown(state / "backups", ACCOUNT, ACCOUNT)
+    refused = run(state.parent, "backup", str(state / "backups" / "new"))
+    assert isinstance(refused.exception, UsageError)
+    assert "Let no link of another account lead to it" in refused.exception.hint
+    assert not list(roots.iterdir())
+    os.lchown(state / "backups", 0, 0)  # root's own link in a directory of the account, which may exchange it
+    refused = run(state.parent, "backup", str(state / "backups" / "new"))
+    assert isinstance(refused.exception, UsageError)
+    (state.parent / "link").symlink_to(roots)
+    assert run(state.parent, "backup", str(state.parent / "link" / "new")).exit_code == 0
+    assert [file.name for file in roots.iterdir()] == ["new"]
+
+
+@of_root
+@pytest.mark.parametrize("setting", ["state_dir", "log_dir"])
+def test_root_makes_no_directory_of_the_daemon_through_a_link_of_another_account(
+    of_account: Path, setting: str
+) -> None:
+    state, roots = of_account.parent, of_account.parent.parent / "roots"
+    roots.mkdir()
+    (state / "there").symlink_to(roots)
+    os.lchown(state / "there", ACCOUNT, ACCOUNT)
+    place = state / "there" / "made"
+    config = Config(daemon=DaemonConfig(log_dir=str(place)))
+    ways: dict[str, Callable[[], Any]] = {
+        "state_dir": lambda: make_state_dir(place),
+        "log_dir": lambda: log_place(config, cast(SqlStore, SimpleNamespace(file=None))),
+    }
+    with pytest.raises(ConfigError, match="cannot be used"):
+        ways[setting]()
+    assert not list(roots.iterdir())
 
 
 @of_root

@@ -6,6 +6,7 @@ SQLite: a copy by its online backup interface, https://www.sqlite.org/backup.htm
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -21,7 +22,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
 
-from rm.adapters.owned_file import as_owner_of
+from rm.adapters.owned_file import as_owner_of, opened_directory
 from rm.adapters.store import schema
 from rm.adapters.store.database import make_engine, sentences
 from rm.adapters.store.migrate import VERSION_TABLE, head, make_for_owner
@@ -68,7 +69,8 @@ def back_up_to(url: str, file: Path) -> int:
                 _copy_sqlite(Path(str(parsed.database)), Path(own, "copy"), opened)
         else:
             _postgres("pg_dump", ["--format=custom", "--no-owner"], parsed, into=opened)
-    return file.stat().st_size
+        size_bytes = os.fstat(opened).st_size
+    return size_bytes
 
 
 def restore_from(
@@ -151,28 +153,41 @@ def _parsed(url: str) -> URL:
 def _new_file(file: Path) -> Iterator[int]:
     """A file beside it, for its owner only, which takes its name when it is complete and on the disk. Its
     descriptor: where the directory is another account's, a link may take the file's place at any time."""
-    aside = file.with_name(f"{file.name}.{os.getpid()}.new")
     try:
-        if os.path.lexists(file):
-            raise UsageError(f"{file} exists already.", "Name another file.")
-        opened = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(opened, "wb"):
+        with opened_directory(file.parent) as home, _aside(file, home) as (aside, opened):
             yield opened
             os.fsync(opened)
             # unlike a rename it replaces nothing; newer Pythons would follow what was put in its place
-            os.link(aside, file, follow_symlinks=False)
-            if not os.path.samestat(os.lstat(file), os.fstat(opened)):
+            os.link(aside, file.name, src_dir_fd=home, dst_dir_fd=home, follow_symlinks=False)
+            written = os.stat(file.name, dir_fd=home, follow_symlinks=False)
+            if not os.path.samestat(written, os.fstat(opened)):
                 raise UsageError(f"Something else lies at {file} than the backup that was written.")
-        _sync(file.parent)
+            _sync(".", home)
     except OSError as error:
-        raise UsageError(f"The backup {file} cannot be written: {error.strerror}.") from None
-    finally:
-        with suppress(OSError):
-            aside.unlink()
+        hint = "Let no link of another account lead to it." if error.errno == errno.ELOOP else ""
+        raise UsageError(f"The backup {file} cannot be written: {error.strerror}.", hint) from None
 
 
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+@contextmanager
+def _aside(file: Path, home: int) -> Iterator[tuple[str, int]]:
+    """The name and the descriptor of a new file in `home`, which loses that name at the end."""
+    aside = f"{file.name}.{os.getpid()}.new"
+    try:
+        os.stat(file.name, dir_fd=home, follow_symlinks=False)
+    except FileNotFoundError:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(aside, flags, 0o600, dir_fd=home), "wb") as opened:
+            try:
+                yield aside, opened.fileno()
+            finally:
+                with suppress(OSError):
+                    os.unlink(aside, dir_fd=home)
+        return
+    raise UsageError(f"{file} exists already.", "Name another file.")
+
+
+def _sync(folder: Path | str, home: int | None = None) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY, dir_fd=home)
     try:
         os.fsync(fd)
     finally:
