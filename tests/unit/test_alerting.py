@@ -87,6 +87,7 @@ class Life:
         self.leader.start(())
         self.hosts = FakeHosts()
         self.bad: set[str] = set()
+        self.claimed: set[str] = set()  # the hosts of a pair of which one says that it is bad
         self.bad_status = Status.CRITICAL
         self.forgotten = False
         self.healed = False  # the newest tries are good, which the statuses do not say yet
@@ -110,7 +111,7 @@ class Life:
 
     def _cells(self, hosts: Mapping[str, Host]) -> list[Cell]:
         def status(*pair: str) -> Status:
-            return self.bad_status if self.bad & set(pair) else Status.OK
+            return self.bad_status if self.bad & set(pair) or self.claimed == set(pair) else Status.OK
 
         if self.forgotten:
             return []
@@ -371,6 +372,24 @@ def test_a_host_that_fails_is_drained_and_returned(world: World) -> None:
     assert life.host("b").drained_by
     life.look(after_s=1)
     assert life.host("b").drained_by == ""
+
+
+def test_one_peer_alone_does_not_drain_a_host_again_that_was_repaired(world: World) -> None:
+    life = world.life(drain=True, drain_after=3, return_after=0, drain_on=("loss",))
+    life.bad = {"b"}
+    for _ in range(6):
+        life.look(after_s=1)
+    assert life.host("b").drained_by
+    life.bad, life.claimed = set(), {"a", "b"}
+    life.leader.request(lambda _: [ev.HostResumed("b", "alice")]).result(PATIENCE_S)
+    for _ in range(6):
+        (alert,) = life.look(after_s=1)
+    assert (alert["subject"], alert["state"]) == ("b", "firing")  # until none of its pairs is bad
+    assert life.host("b").drained_by == ""
+    life.bad = {"b"}
+    for _ in range(3):
+        life.look(after_s=1)
+    assert life.host("b").drained_by
 
 
 def test_a_clock_that_goes_back_puts_nothing_off(world: World) -> None:

@@ -132,6 +132,7 @@ def _judge(
     hosts = said_of.keys() | frozen_of.keys()
     guilty = [h for h in sorted(hosts) if (condition, h) in told]
     known = set(guilty)
+    lingering = known.difference(blamed(judged, suspect & judged)) if known else known
     rest = {p for p in judged if known.isdisjoint(p)} if known else judged
     guilty += [h for h in blamed(rest, suspect & rest) if h in said_of] if said else []
     pairs, doubtful = (Counter(h for p in some for h in p) for some in (judged, suspect & judged))
@@ -144,7 +145,9 @@ def _judge(
         if bad:
             message = f"{doubtful[host]} of {pairs[host]} pairs of {host} are bad; {said[bad[0]]}"
             worst = LEVELS[-1] if bad[0] in critical else ""
-            yield Finding(condition, host, message, (host,), level, worst=worst)
+            yield Finding(
+                condition, host, message, (host,), level, worst=worst, lingers=host in lingering
+            )
         elif host in frozen_of:
             yield Finding(condition, host, hosts=(host,), level=level, frozen=frozen[frozen_of[host][0]])
     for one, message in said.items():

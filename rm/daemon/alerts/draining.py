@@ -68,7 +68,7 @@ class Draining:
             measured = finding.condition in (*GRADED, "unmeasured")
             if not host:  # a bad pair of which nobody knows whose fault it is: neither good nor bad
                 unsure.update(finding.hosts if not finding.frozen else ())
-            elif finding.frozen or (measured and (finding.condition, host) not in newly):
+            elif finding.frozen or finding.lingers or (measured and (finding.condition, host) not in newly):
                 unsure.add(host)
             else:
                 failing.setdefault(host, finding.message)
