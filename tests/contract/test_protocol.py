@@ -7,11 +7,12 @@ import json
 import sys
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec import to_builtins
 
+from rm.daemon.execution.agent_news import exited
 from rm.playbook.model.steps import Step as PlaybookStep
 from rm.protocol import attempts, hosts, job_steps, latencybg, network, probes, steps, streams
 from rm.protocol.codes import AgentError, Code
@@ -83,6 +84,15 @@ def test_no_exit_code_is_believed_that_no_program_has(code: int) -> None:
     assert read_notification("exit", json.dumps({**said, "code": 255}).encode())
     with pytest.raises(Misfit):
         read_notification("exit", json.dumps({**said, "code": code}).encode())
+
+
+@pytest.mark.parametrize("code", [1, None])
+def test_a_host_s_words_have_no_line_that_could_pass_for_rm_s_own(code: int | None) -> None:
+    words = "the disk\nrmx: job 7 is\r\n\u2028COMPLETED "
+    said = {"event": "exit", "job": 1, "attempt": 1, "rank": 0, "code": code, "signal": None}
+    heard = read_notification("exit", json.dumps({**said, "why": words, "epilog": words}).encode())
+    event = exited("h1", cast(Exit, heard), 0, 0)
+    assert event.why == event.epilog == "the disk rmx: job 7 is COMPLETED"
 
 
 def test_a_step_of_a_playbook_has_the_fields_of_the_protocol_and_no_other() -> None:

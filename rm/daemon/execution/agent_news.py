@@ -81,14 +81,19 @@ def unshaped(features: Features) -> tuple[str, ...]:
     return tuple(name for name, does in works.items() if not does)
 
 
+def sentence(said: str) -> str:
+    """A host's words, of bounded length and on one line: a second one could pass for words of rm's own."""
+    return " ".join(said[:WORDS_MAX].split())
+
+
 def started(host: str, m: Started, offset_us: int, now_us: int) -> ev.TasksStarted:
     return ev.TasksStarted(m.job, m.attempt, host, ours(m.started_us, offset_us, now_us), (m.rank,))
 
 
 def exited(host: str, m: Exit, offset_us: int, now_us: int) -> ev.TaskExited | ev.TasksLost:
     if m.code is None and m.signal is None:  # its supervisor is gone
-        epilog = m.epilog[:WORDS_MAX]
-        return ev.TasksLost(m.job, m.attempt, host, (m.rank,), m.why[:WORDS_MAX], epilog)
+        epilog = sentence(m.epilog)
+        return ev.TasksLost(m.job, m.attempt, host, (m.rank,), sentence(m.why), epilog)
     return ev.TaskExited(
         m.job,
         m.attempt,
@@ -99,9 +104,9 @@ def exited(host: str, m: Exit, offset_us: int, now_us: int) -> ev.TaskExited | e
         None if m.started_us is None else ours(m.started_us, offset_us, now_us),
         now_us if m.ended_us is None else ours(m.ended_us, offset_us, now_us),
         m.oom,
-        m.why[:WORDS_MAX],
+        sentence(m.why),
         m.ran_us,
-        m.epilog[:WORDS_MAX],
+        sentence(m.epilog),
         m.log_bytes == 0,
         used(m.used),
         used(m.whole),
@@ -119,12 +124,12 @@ def reported(t: TaskReport, offset_us: int, now_us: int) -> ReportedTask:
         t.code or 0,
         t.signal or 0,
         t.oom,
-        t.why[:WORDS_MAX],
+        sentence(t.why),
         t.cpus,
         t.mem_bytes,
         None if t.gpus is None else tuple(t.gpus),
         t.ran_us,
-        t.epilog[:WORDS_MAX],
+        sentence(t.epilog),
         used(t.used),
         used(t.whole),
     )

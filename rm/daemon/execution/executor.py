@@ -18,7 +18,7 @@ from rm.core.jobs.handlers.transitions import HOST_FAULTS
 from rm.core.model.job import Task
 from rm.core.ports import Clock
 from rm.daemon.agents import Hosts
-from rm.daemon.execution.agent_news import WORDS_MAX, exited, ours, started
+from rm.daemon.execution.agent_news import exited, ours, sentence, started
 from rm.daemon.execution.aside import Aside
 from rm.daemon.execution.collecting import Collector
 from rm.daemon.execution.deliver import Deliverer, Delivery
@@ -347,7 +347,7 @@ class Executor:
     def _launched(self, action: Launch | Start, launched: Launched) -> None:
         job, attempt, host = action.job, action.attempt, action.host
         tasks = [t for t in launched.tasks if self._placed(host, job, attempt, t.rank) is not None]
-        note = launched.note[:WORDS_MAX]
+        note = sentence(launched.note)
         notes = tuple((t.rank, note) for t in tasks) if note else ()
         cores = tuple(launched.cores)
         if isinstance(action, Launch) and action.hold:

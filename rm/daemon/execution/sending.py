@@ -11,7 +11,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Discard, Freeze, Launch, SetLimit, Start, Stop
 from rm.core.ports import Clock
 from rm.daemon.agents import Hosts
-from rm.daemon.execution.agent_news import WORDS_MAX
+from rm.daemon.execution.agent_news import sentence
 from rm.daemon.execution.greeting import CALL_TIMEOUT_S
 from rm.protocol import attempts as wire
 from rm.protocol.codes import AgentError, Code, NotSent, code_of
@@ -33,7 +33,7 @@ def failed(action: Launch | Start, code: Code, error: BaseException) -> ev.Launc
     said = str(error)
     if code is Code.BAD_REQUEST and not isinstance(error, NotSent):
         said = OTHER_VERSION.format(host=action.host, said=said)
-    return ev.LaunchFailed(action.job, action.attempt, action.host, code, said[:WORDS_MAX])
+    return ev.LaunchFailed(action.job, action.attempt, action.host, code, sentence(said))
 
 
 def request_of(action: Start | Stop | Discard | SetLimit | Freeze, epoch: int) -> Request[Any]:
