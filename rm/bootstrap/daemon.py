@@ -25,7 +25,7 @@ from rm.bootstrap.checks import inventory_of, must_hold
 from rm.bootstrap.choices import policies_of, ssh_settings
 from rm.bootstrap.clients import wire_clients
 from rm.bootstrap.ground import Ground
-from rm.bootstrap.jobs import Jobs, wire_jobs
+from rm.bootstrap.jobs import Jobs, watch_ends, wire_jobs
 from rm.bootstrap.logs import start_logging
 from rm.bootstrap.monitoring import Monitoring, wire_monitoring
 from rm.bootstrap.process import make_state_dir, raise_descriptors
@@ -186,6 +186,7 @@ class Daemon:
         )
         timers = Timers(ground.zone)
         jobs = wire_jobs(ground=ground, policies=self._policies, witness=witness)
+        watch_ends(ground=ground, jobs=jobs, timers=timers)
         monitoring = wire_monitoring(ground=ground, jobs=jobs, timers=timers)
         alerting = wire_alerts(ground=ground, jobs=jobs, monitoring=monitoring, timers=timers)
         service = wire_service(

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from rm import __version__
+from rm.adapters.cron import Timers
 from rm.bootstrap.choices import letters_of, named_policies, tuning_of
 from rm.bootstrap.ground import Ground
 from rm.bootstrap.process import log_place, log_reserve_bytes
@@ -19,6 +20,7 @@ from rm.core.model.network.alignment import Alignment
 from rm.core.ports import admits
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
+from rm.daemon.alerts.unended import EVERY_S, Unended
 from rm.daemon.execution.deliver import Deliverer, deliveries
 from rm.daemon.execution.executor import Executor
 from rm.daemon.execution.fence import Ids, fence_of
@@ -193,3 +195,11 @@ def launch_rules(config: Config) -> LaunchRules:
         program_us=int(config.jobs.program_s * SECOND_US),
         ids_of=Ids() if config.fence.check_ids else lambda user: None,
     )
+
+
+def watch_ends(*, ground: Ground, jobs: Jobs, timers: Timers) -> None:
+    asked = ground.config.jobs
+    if asked.unkillable_s:
+        after_s = asked.program_s + asked.unkillable_s
+        unended = Unended(jobs.leader, ground.clock, grace_s=asked.grace_s, after_s=after_s)
+        timers.every(EVERY_S, "jobs that do not end", unended.look)

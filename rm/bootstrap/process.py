@@ -34,8 +34,8 @@ def make_state_dir(path: Path) -> None:
     except OSError as error:
         raise ConfigError(
             f"The state directory {path} cannot be used: {error.strerror or error}.",
-            "Set daemon.state_dir to a directory that the daemon may write to, and no link of another account "
-            "leads to.",
+            "Set daemon.state_dir to a directory that the daemon may write to, to which no link of another "
+            "account leads.",
         ) from None
 
 
@@ -56,8 +56,8 @@ def log_place(config: Config, store: SqlStore) -> tuple[Path, LogPlace]:
     except OSError as error:
         raise ConfigError(
             f"The directory for logs {directory} cannot be used: {error.strerror or error}.",
-            "Set daemon.log_dir to a directory that the daemon may write to, and no link of another account "
-            "leads to.",
+            "Set daemon.log_dir to a directory that the daemon may write to, to which no link of another "
+            "account leads.",
         ) from None
     kept = None if named else store.log_place(directory)
     return directory, kept or LogDirectory(directory)

@@ -41,6 +41,7 @@ class DaemonConfig(msgspec.Struct, frozen=True):
 
 class JobsConfig(msgspec.Struct, frozen=True):
     grace_s: NotNegative = 30.0
+    unkillable_s: NotNegative = 600.0
     allow_root: bool = False
     run_root_as: str = ""
     output: str = ""

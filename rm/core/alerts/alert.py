@@ -39,8 +39,8 @@ class Finding:
 
     `level` is one of LEVELS for the graded conditions, "" otherwise; `worst` is the worst level that holds
     of it, "" = `level`. `frozen` says why nothing is known now, "" = it holds. `covered` names a more
-    specific condition: a channel that gets that one does not need this one. `lingers`: it was at fault when it
-    fired, and would not be blamed for what is still bad, which one lying peer can claim.
+    specific condition: a channel that gets that one does not need this one. `lingers`: it was at fault when
+    it fired, and would not be blamed for what is still bad, which one lying peer can claim.
     """
 
     condition: str

@@ -145,9 +145,7 @@ def _judge(
         if bad:
             message = f"{doubtful[host]} of {pairs[host]} pairs of {host} are bad; {said[bad[0]]}"
             worst = LEVELS[-1] if bad[0] in critical else ""
-            yield Finding(
-                condition, host, message, (host,), level, worst=worst, lingers=host in lingering
-            )
+            yield Finding(condition, host, message, (host,), level, worst=worst, lingers=host in lingering)
         elif host in frozen_of:
             yield Finding(condition, host, hosts=(host,), level=level, frozen=frozen[frozen_of[host][0]])
     for one, message in said.items():
