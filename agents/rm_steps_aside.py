@@ -12,12 +12,52 @@ import time
 
 from rm_steps_base import StepFailed
 
+LINKS_MOST = 40  # as of the kernel's own
 ASIDE_S = 60.0  # how long a step waits for another run that writes the same file
 
 
 def aside_of(path):
     directory, name = os.path.split(path)
     return os.path.join(directory, ".%s.rm-new" % name[:200])
+
+
+def refuse_led_away(path):
+    """Root follows another user's link on the way to `path` only to what is that user's own: who makes his
+    `.ssh` a link to root's would else be given what a playbook writes there. The last name is looked at where
+    `path` ends in a /."""
+    if os.geteuid() != 0:
+        return
+    # in a user namespace the root outside of it is another one
+    roots, here, links = {0, os.stat("/").st_uid}, "/", 0
+    left = os.path.join(os.getcwd(), os.path.dirname(path)).split("/")[::-1]
+    while left:
+        name = left.pop()
+        if name in ("", "."):
+            continue
+        at = os.path.normpath(os.path.join(here, name))  # no link is in `here`
+        try:
+            seen = os.lstat(at)
+            leads_to = os.stat(at)
+        except OSError:
+            return  # what is not there is not written to, or made by root
+        if not stat_module.S_ISLNK(seen.st_mode):
+            here = at
+            continue
+        links += 1
+        if links > LINKS_MOST:
+            raise StepFailed("Too many links are on the way to %s." % path)
+        if seen.st_uid not in roots and leads_to.st_uid != seen.st_uid:
+            told = "%s, on the way to %s, is a link of another user's to what is not his. Name the real path."
+            raise StepFailed(told % (at, path))
+        target = os.readlink(at)
+        left += target.split("/")[::-1]
+        here = "/" if os.path.isabs(target) else here
+
+
+def followed(path):
+    """What `path` is or leads to, where root may follow it."""
+    refuse_led_away(path + "/")
+    return os.path.realpath(path)
 
 
 @contextlib.contextmanager
@@ -27,6 +67,7 @@ def set_aside(path):
     It is locked: a step that an interrupted run left at work on the same file is waited for, and what a
     killed one left there is removed.
     """
+    refuse_led_away(path)
     name, deadline = aside_of(path), time.monotonic() + ASIDE_S
     while True:
         try:

@@ -2,7 +2,7 @@
 
 import os
 
-from rm_steps_aside import aside_of, sync_directory
+from rm_steps_aside import aside_of, refuse_led_away, sync_directory
 from rm_steps_base import StepFailed, absolute, expanded, state_diff
 from rm_steps_labels import fix_labels
 from rm_steps_write import described, fix_attributes, wanted_ids, write_file
@@ -14,8 +14,10 @@ def do_file(run, args):
     if state is None:  # as it is, if it is
         state = kind if kind in ("directory", "link") else "directory" if args.get("recurse") else "file"
     if state == "absent":
+        refuse_led_away(path)
         return _absent(run, path, kind)
     followed = kind == "link" and args.get("follow", True) and state not in ("link", "hard")
+    refuse_led_away(path + "/" if followed else path)
     target = os.path.realpath(path) if followed else path
     if state == "directory":
         _directory(run, path, target, kind, args, changes)

@@ -4,6 +4,7 @@ import io
 import os
 import re
 
+from rm_steps_aside import followed
 from rm_steps_base import StepFailed, absolute
 from rm_steps_write import fix_attributes, put_content
 
@@ -12,7 +13,7 @@ def _opened(run, args):
     """(path, old content): links are followed, None when there is no such file."""
     path = absolute(args["path"])
     if run.kind(path) == "link":
-        path = os.path.realpath(path)
+        path = followed(path)
     if run.kind(path) == "directory":
         raise StepFailed("%s is a directory." % path)
     return path, run.read(path)

@@ -4,7 +4,7 @@ import contextlib
 import os
 import stat as stat_module
 
-from rm_steps_aside import aside_of, set_aside, sync_directory
+from rm_steps_aside import aside_of, refuse_led_away, set_aside, sync_directory
 from rm_steps_base import StepFailed, absolute, expanded, must, state_diff, tool, unpacked
 from rm_steps_write import described, fix_attributes, mode_from, set_mode, wanted_ids
 
@@ -331,6 +331,7 @@ def do_unarchive(run, args):
     dest = absolute(args["dest"])
     if args["creates"] and run.kind(expanded(args["creates"])) != "absent":
         return {"changed": False, "skipped": True, "msg": "skipped, since %s exists" % args["creates"]}
+    refuse_led_away(dest + "/")
     if not run.is_directory(dest):
         raise StepFailed("dest '%s' must be an existing dir" % dest)
     mine = None

@@ -10,7 +10,7 @@ import re
 import stat as stat_module
 import time
 
-from rm_steps_aside import clear_aside, set_aside, sync_directory
+from rm_steps_aside import clear_aside, refuse_led_away, set_aside, sync_directory
 from rm_steps_base import StepFailed, content_diff, digest, execute, plain_environment, state_diff, tool
 from rm_steps_labels import fix_labels
 
@@ -283,6 +283,7 @@ def backup_of(path):
 def put_content(run, path, data, args):
     """Bring one file to this content; the heart of copy, template, lineinfile and their kind. With
     `replaces_links` in `args` a link never does, whatever it points to."""
+    refuse_led_away(path if args.get("replaces_links") else path + "/")
     kind = run.kind(path)
     if kind == "directory":
         raise StepFailed("%s is a directory." % path)
