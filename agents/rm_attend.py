@@ -15,13 +15,16 @@ import re
 import socket
 import sys
 import threading
+import time
 
+from rm_files import read_json
 from rm_spool import Spool, SpoolError
 from rm_step_peer import SOCKET
 
 LINE_BYTES = 60 << 10
 PIECE_BYTES = 64 << 10
 LAST_S = 5.0  # that the last words may take when nobody reads any more
+OPENS_S, LOOKS_S = 5.0, 0.01  # that a busy supervisor may take to listen, and between two looks
 NAME = re.compile(r"[a-z0-9]{8,40}\Z")
 
 
@@ -65,29 +68,39 @@ def _connected(state, asked):
     if not answers and not NAME.match(asked["session"]):
         raise ValueError("a session has no such name")
     folder = spool.folder(int(asked["job"]), int(asked["attempt"]))
-    host = os.uname().nodename
-    if not os.path.exists(folder.at(SOCKET)):
-        why = (
-            "Job %d has no steps on %s: it has ended, or its script is started once for each task. "
-            "One that is submitted with --launch=batch has them."
-        )
-        raise SpoolError("no-such-session", why % (folder.job, host))
     if answers:
         return _asker(folder)
     if asked.get("begin") is not None:
-        _begin(folder, asked)
+        _begin(spool, folder, asked)
     path = folder.at("session." + asked["session"])
     try:
         return _connect(path)
     except OSError:
-        raise SpoolError(
-            "no-such-session", "The session of job %d on %s has ended." % (folder.job, host)
-        ) from None
+        why = "The session of job %d on %s has ended." % (folder.job, os.uname().nodename)
+        raise SpoolError("no-such-session", why) from None
 
 
-def _begin(folder, asked):
+def _door(spool, folder):
+    """To the step daemon. The supervisor of a job that starts no steps itself is asked to let us in."""
+    path, name = folder.at(SOCKET), [folder.job, folder.attempt]
+    if os.path.exists(path):
+        return _connect(path)
+    slices = spool.scan_slices()
+    there = next((one for one in slices if name in (read_json(one.at("members.json")) or [])), folder)
+    until = time.monotonic() + OPENS_S
+    asks = there.tell({"op": "open", "job": folder.job, "attempt": folder.attempt})
+    while asks and there.alive() and time.monotonic() < until:
+        try:
+            return _connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):  # it does not listen yet
+            time.sleep(LOOKS_S)
+    why = "Job %d does not run on %s, or was started by an agent from before such jobs could be entered."
+    raise SpoolError("no-such-session", why % (folder.job, os.uname().nodename))
+
+
+def _begin(spool, folder, asked):
     try:
-        steps = _connect(folder.at(SOCKET))
+        steps = _door(spool, folder)
         words = {"op": "session", "session": asked["session"], "begin": asked["begin"]}
         steps.sendall(json.dumps(words).encode() + b"\n")
         with steps.makefile("rb") as file:

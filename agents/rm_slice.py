@@ -236,6 +236,9 @@ class InSlice:
     def obey(self, _):
         self._of.hear()
 
+    def leave(self):
+        os.close(self.inbox)
+
     def look(self):
         self._of.tell_due()
 

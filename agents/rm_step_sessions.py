@@ -86,7 +86,7 @@ class Sessions:
 
     def _step_of(self, asked):
         """The number as which it is recorded, if it is."""
-        recorded = asked.get("step") and self.place == 0 and asked.get("in_step") is None
+        recorded = asked.get("step") and self.place == 0 and self.allocation and asked.get("in_step") is None
         return self.next_step if recorded else None
 
     def _entered(self, step):

@@ -284,8 +284,8 @@ class StepDaemon(Sessions, Uses, Asks):
             raise ValueError("there is no %.20r" % op)
 
     def _create(self, peer):
-        if self.place != 0:
-            first = self.allocation[0]["host"]
+        if self.place != 0 or not self.allocation:
+            first = self.allocation[0]["host"] if self.allocation else "another one"
             self._tell(peer, {"error": "srun works on the job's first host, which is %s." % first})
             return
         if not self._try(peer):

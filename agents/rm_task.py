@@ -19,7 +19,6 @@ import select
 import signal
 import traceback
 
-import rm_mpi
 from rm_become import PR_SET_CHILD_SUBREAPER, prctl
 from rm_lease import Lease
 from rm_spool import SpoolError, sentence_of
@@ -151,7 +150,6 @@ class Supervisor:
         self._place.make_group()
         if at.request["batch"]:
             self._steps.listen()
-            rm_mpi.write_hosts(at.folder, at.request["allocation"], at.user)
 
     def _prepared(self):
         """It may be started now; (code, sentence) where that cannot be written down."""

@@ -77,6 +77,7 @@ class Ending:
         rm_named_container.remove(at)
         self._epilog = self._programs.epilog()
         at.finished = True
+        self._steps.close()
         at.captures.close()
         if at.named.paths:
             at.named.end()

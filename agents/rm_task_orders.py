@@ -46,6 +46,8 @@ class Orders:
                 self._deadlines.set_limit()
         elif op == "signal" and at.state == "running":
             self._signal(words["signal"], words.get("to", STEPS))
+        elif op == "open" and at.state == "running":
+            self._steps.open()
         elif op == "renew" and self._lease is not None:
             self._lease.renew(words["heard_us"])
 

@@ -334,9 +334,46 @@ def test_a_shell_is_in_the_job(cluster: Cluster) -> None:
     assert said.stdout.split() == [hosts[1].encode(), b"rmjob", str(job).encode()], said.stderr
     refused = run(cluster, "shell", "--host", "elsewhere", job, "true")
     assert b"does not run on elsewhere" in refused.stderr
-    tasks = cluster.submit("--launch=tasks", "--wrap", "sleep 600")
-    cluster.all_started(tasks)
-    assert b"started once for each task" in run(cluster, "shell", tasks, "true").stderr
+
+
+def test_a_job_whose_script_runs_in_each_task_is_entered_as_any_other(cluster: Cluster) -> None:
+    job = cluster.submit("-N2", "-n2", "--gpus-per-task=1", "--launch=tasks", "--wrap", "sleep 600")
+    cluster.all_started(job)
+    hosts = cluster.job(job)["hosts"]
+    asks = "hostname; id -un; echo $SLURM_JOB_ID ${RANK-none} ${WORLD_SIZE-none} $SLURM_PROCID"
+    asks += "; cat /proc/self/cgroup"
+    for host in hosts:
+        done = run(cluster, "shell", "--host", host, job, "sh", "-c", asks)
+        said = done.stdout.decode().splitlines()
+        assert said[:3] == [host, "rmjob", f"{job} none none 0"], done.stderr
+        if any(line.startswith("0::/rm") for line in said):
+            assert any(f"/job_{job}_1/session_" in line for line in said)
+    # as Slurm's srun of a job that runs: a step beside the tasks, over all hosts of the job
+    shims = cluster.directory / "slurm-bin"
+    cluster.rmx("slurm-shims", str(shims))
+    asks = "echo $(hostname) $SLURM_PROCID $RANK $WORLD_SIZE $SLURM_GPUS_ON_NODE"
+    words = [str(shims / "srun"), f"--jobid={job}", "--overlap", "-l", "sh", "-c", asks]
+    environment = dict(os.environ, RM_DAEMON__SOCKET=str(cluster.socket))
+    done = subprocess.run(words, env=environment, capture_output=True, timeout=WAIT_S)
+    found = sorted(done.stdout.decode().splitlines())
+    assert found == [f"{n}: {hosts[n]} {n} {n} 2 1" for n in range(2)], done.stderr
+    with terminal(cluster, "shell", job) as inside:
+        inside.type(b"echo in-$SLURM_JOB_ID-here\r")
+        inside.until_said(b"in-%d-here" % job)
+        cluster.rmx("cancel", job)
+        assert inside.process.wait(WAIT_S) != 0  # it ends with the job
+    assert cluster.wait(job)["state"] == "CANCELLED"
+
+
+def test_an_element_of_a_slice_is_entered_and_the_next_ones_run_on(cluster: Cluster) -> None:
+    script = "test $SLURM_ARRAY_TASK_ID != 1 || sleep 600"
+    host = sorted(cluster.hosts())[0]
+    array = cluster.submit("--array=0-7", "-t1:00:00", "--launch=tasks", "-w", host, "--wrap", script)
+    until(lambda: run(cluster, "shell", f"{array}_1", "true").returncode == 0, "the element is entered")
+    said = run(cluster, "shell", f"{array}_1", "sh", "-c", "echo $SLURM_ARRAY_TASK_ID")
+    assert said.stdout.split() == [b"1"], said.stderr
+    run(cluster, "shell", f"{array}_1", "pkill", "-x", "sleep")
+    assert cluster.wait(array)["state"] == "FAILED"  # of the one whose program was killed
 
 
 def test_a_shell_in_a_step_finds_what_its_task_has(cluster: Cluster) -> None:

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.steps_request import rm_steps  # noqa: F401  the agents' modules are found from here on
+
+import rm_task_steps  # type: ignore[import-not-found]  # isort: skip
 from tests.agent_process import Agent, agents, launch_request, until
 
 SH = "#!/bin/sh\n"
@@ -116,3 +119,21 @@ def test_what_srun_runs_is_recorded_and_outlives_the_agent() -> None:
         page = agent.call("job-steps", job=1, attempt=1, offset=0)
         assert (page["steps"][-1]["step"], page["steps"][-1]["code"], page["more"]) == (3, 0, False)
         assert agent.call("job-steps", job=1, attempt=1, offset=page["offset"])["steps"] == []
+
+
+def test_what_runs_beside_tasks_has_no_rank_and_all_that_the_job_has_on_the_host() -> None:
+    tasks = [
+        {"rank": 2 + n, "gpus": [f"GPU-{n}"],
+         "env": {"RANK": str(2 + n), "SLURM_STEP_GPUS": "0,1", "RM_GPUS": str(n), "RM_HOST": "b"}}
+        for n in range(2)
+    ]  # fmt: skip
+    env = {"WORLD_SIZE": "4", "SLURM_NTASKS": "4"}
+    request = {"batch": "", "script": SH, "env": env, "tasks": tasks}
+    found = rm_task_steps.beside_tasks(request)
+    assert found["batch"] == request["script"]
+    assert found["env"] == {"SLURM_NTASKS": "4"}
+    (one,) = found["tasks"]
+    assert one["gpus"] == ["GPU-0", "GPU-1"]
+    assert one["env"] == {"RM_GPUS": "0,1", "RM_HOST": "b", **rm_task_steps.FIRST}
+    assert tasks[0]["env"]["RANK"] == "2"
+    assert rm_task_steps.beside_tasks(found) is found

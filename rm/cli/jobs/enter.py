@@ -10,16 +10,17 @@ import click
 
 from rm.cli.jobs.attended import Attendance, Signals, as_step, at_terminal, beginning, must_be_terminal
 from rm.cli.jobs.run import session_of
-from rm.cli.session import Session, completes, job_ids
+from rm.cli.session import Session, completes, one_job
 from rm.errors import NotFound, UsageError
 from rm.units import parse_hosts
 
 
-def one_number(word: str) -> int:
-    """The id of a job that is no array.
+def one_number(session: Session, word: str) -> int:
+    """The id of a job, or of the job that an element of an array is.
 
     Raises:
-        UsageError: it names several, or an element of an array.
+        UsageError: it names several.
+        NotFound: there is no such element.
     """
     job, dot, step = word.partition(".")
     if dot and step and job.isdigit():
@@ -27,10 +28,8 @@ def one_number(word: str) -> int:
             f"'{word}' is a step, and only whole jobs are entered.",
             f"Leave the step out: {job}. `rmx shell` and `rmx attach` take a step.",
         )
-    found = job_ids((word,))
-    if len(found) != 1 or found[0].tasks:
-        raise UsageError(f"'{word}' is not one job.", "Name a job by its number; `rmx queue` lists them.")
-    return found[0].job
+    found = one_job(word, None)
+    return session.client.job(found).id if found.tasks else found.job
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -46,7 +45,7 @@ def shell(session: Session, /, host: str, job: str, command: tuple[str, ...]) ->
     """
     name, dot, step = job.partition(".")
     in_step = int(step) if dot and step.isdecimal() else None
-    number = one_number(job if in_step is None else name)
+    number = one_number(session, job if in_step is None else name)
     if in_step is not None:
         host = host or _host_of_step(session, number, in_step)
     terminal = not command or at_terminal()
@@ -98,8 +97,8 @@ def attach(session: Session, /, keep: bool, pty: bool, job: str) -> int:
     if dot and step.isdigit():
         if keep:
             raise UsageError("A step has no --keep.", "It goes on when you leave.")
-        return attach_step(session, one_number(name), step, ["--pty"] if pty else [])
-    number = one_number(job)
+        return attach_step(session, one_number(session, name), step, ["--pty"] if pty else [])
+    number = one_number(session, job)
     if pty:
         raise UsageError("Only a step has --pty.", f"Name one, as in {number}.0.")
     terminal = at_terminal()

@@ -68,7 +68,7 @@ def forward(session: Session, /, host: str, bind: str, job: str, port: str) -> i
 
     They connect to LOCAL here, which is the same number if it is not given.
     """
-    number, (there, here) = one_number(job), ports(port)
+    number, (there, here) = one_number(session, job), ports(port)
     found = session.client.job(number)
     if found.state != "RUNNING":
         raise Conflict(f"Job {number} does not run: it is {found.state}.", f"`rmx show {number}` tells more.")

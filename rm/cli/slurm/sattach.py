@@ -29,4 +29,5 @@ def run(words: Sequence[str]) -> int:
         for option, value in given.options.items()
         if option != "verbose"
     ]
-    return attach_step(Session(None, None), one_number(name), step, there)
+    session = Session(None, None)
+    return attach_step(session, one_number(session, name), step, there)

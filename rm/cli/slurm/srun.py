@@ -189,7 +189,8 @@ def _in_allocation(job: str, words: Sequence[str]) -> int:
     from rm.cli.jobs.enter import one_number
     from rm.cli.session import Session
 
-    session, number = Session(None, None), one_number(job)
+    session = Session(None, None)
+    number = one_number(session, job)
     spec = session.client.job(number).spec
     argv = there(words, os.environ, dict(getattr(spec, "env", ())), os.getcwd(), spec.chdir)
     terminal = asks_for_terminal(words) and shows_terminal()  # else the far `srun` says what is missing

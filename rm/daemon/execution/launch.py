@@ -104,6 +104,7 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
     mem_bytes = host.mem_bytes if spec.mem_all else spec.mem_bytes_per_host
 
     printing = [t for t in action.tasks if t.rank == 0 or not spec.runs_once]
+    place = job.placement.hosts.index(host.name) if job.placement is not None else 0
     uuids = {g.index: g.uuid for g in host.gpus}
     everywhere = job.placement.gpus_on(host.name) if spec.runs_once and job.placement is not None else ()
 
@@ -137,8 +138,9 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         user=user,
         script=UNSET if spec.runs_once else spec.script,
         batch=spec.script if spec.runs_once else UNSET,
-        allocation=_allocation(job, state) if spec.runs_once else UNSET,
-        place=job.placement.hosts.index(host.name) if job.placement is not None else 0,
+        # of other jobs only who comes from outside starts steps, on the first host
+        allocation=_allocation(job, state) if spec.runs_once or place == 0 else UNSET,
+        place=place,
         args=list(spec.script_args),
         chdir=spec.chdir,
         chdir_required=spec.chdir_required,
