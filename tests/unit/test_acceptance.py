@@ -56,6 +56,11 @@ def phases(count: int) -> TrafficProfile:
         ({"env": tuple((f"A{i}", "") for i in range(8193))}, "has 8193 variables"),
         ({"script": "\x01" * 2 * MIB}, "have more than 7340032 bytes as JSON"),
         ({"hosts_only": tuple(f"h{i}" for i in range(4097))}, "hosts_only names 4097 hosts"),
+        (
+            {"hosts_only": ("h1", "h2"), "hosts_excluded": ("h2", "h3"), "hosts_min": 2},
+            "it names h2 and excludes the same: 1 of the 2 hosts are left",
+        ),
+        ({"hosts_only": ("h1",), "hosts_excluded": ("h1",)}, "excludes the same: 0 of the 1 hosts are left"),
         ({"hosts_excluded": ("h" * 256,)}, "hosts_excluded has 256 bytes"),
         ({"ntasks": 65537}, "a job may have 65536 tasks"),
         ({"traffic": phases(65)}, "65 phases, and may have 64"),

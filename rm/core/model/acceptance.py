@@ -19,7 +19,7 @@ from rm.core.model.asked.traffic import TrafficProfile
 from rm.core.model.job import NO_BIND, PER_TASK, JobSpec
 from rm.dependencies import parse
 from rm.errors import UsageError
-from rm.units import DAY_US, LEASE_LEAST_US, LEASE_MOST_US
+from rm.units import DAY_US, LEASE_LEAST_US, LEASE_MOST_US, fold_hosts
 
 # Columns have 64 bits, and policies multiply and divide: far above any true number, far below both.
 NUMBER_MAX = 1 << 53
@@ -151,6 +151,10 @@ def _texts(spec: JobSpec) -> Iterator[str]:
             yield f"{name} names {len(hosts)} hosts, and may name {HOSTS}"
         for host in hosts:
             yield from _text(name, host, NAME_BYTES)
+    if both := sorted({*spec.hosts_only} & {*spec.hosts_excluded}):
+        left, needed = len({*spec.hosts_only} - {*both}), max(1, spec.hosts_min)
+        if left < needed:
+            yield f"it names {fold_hosts(both)} and excludes the same: {left} of the {needed} hosts are left"
 
 
 def _dependency(text: str) -> Iterator[str]:
