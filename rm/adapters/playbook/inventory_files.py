@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +9,21 @@ from typing import Any
 
 from rm.adapters.hosts.route import arguments
 from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.playbook.inventory_programs import is_program, of_plugin, of_program
 from rm.adapters.playbook.vault import HEADER, Vault
 from rm.core.model.host import Host
 from rm.errors import ConfigError, UsageError
 from rm.playbook.inventory.hosts import to_hosts
-from rm.playbook.inventory.inventory import WRITE_OUT, Beside, Inventory, InventoryHost, parse_all
+from rm.playbook.inventory.inventory import (
+    WRITE_OUT,
+    Beside,
+    Inventory,
+    InventoryHost,
+    parse_all,
+    plugin_of,
+)
 from rm.playbook.model.connection import PASSWORDS, REACH, refusal
-from rm.playbook.model.located import load
+from rm.playbook.model.located import Map, load
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.template.template import Layer, Scope, evaluate, has_template
 
@@ -24,27 +31,40 @@ _IGNORED = ("~", ".orig", ".bak", ".cfg", ".retry", ".pyc", ".swp", ".md", ".txt
 _ENDINGS = ("", ".yml", ".yaml", ".json")
 
 
-def read_inventory(sources: Sequence[str], vault: Vault | None = None) -> tuple[Inventory, Beside]:
+def read_inventory(
+    sources: Sequence[str], vault: Vault | None = None, programs: bool = False
+) -> tuple[Inventory, Beside]:
     """All sources as one inventory, its group_vars/ and host_vars/ merged in; and those by themselves.
 
     A source is a file, a directory of inventory files, or names with commas (`gpu01,gpu02`). Without a
-    vault, encrypted files are left out and encrypted values stay so.
+    vault, encrypted files are left out and encrypted values stay so. `programs`: those that are programs, or
+    for inventory plug-ins, are run; else refused.
     """
-    texts: list[tuple[str, str]] = []
+    texts: list[tuple[str | Map, str]] = []
     places: list[Path] = []
+    asked: list[str] = []  # the sources so far, as ansible-inventory takes them
+    decrypt = vault if vault and vault.passwords else None
     for source in sources:
         if "," in source:
             names = [name.strip() for name in source.split(",") if name.strip()]
             texts.append(("\n".join(names), "the list of hosts"))
+            asked.append(",".join([*names, ""]))
             continue
         path = Path(source).expanduser()
         places.append(path if path.is_dir() else path.parent)
         for file in _files(path):
-            texts.append((_text(file), str(file)))
+            asked.append(str(file))
+            if programs and is_program(file):
+                texts.append((of_program(file, decrypt), f"the answer of {file}"))
+            elif plugin_of(text := _text(file), str(file)) and programs:
+                groups = of_plugin(asked, file, vault.passwords if vault else (), decrypt)
+                texts.append((groups, f"the answer of ansible-inventory for {file}"))
+            else:
+                texts.append((text, str(file)))
     beside = Beside()
     for place in dict.fromkeys(places):
         beside = joined(beside, read_beside(place, vault))
-    inventory = parse_all(texts, vault if vault and vault.passwords else None)
+    inventory = parse_all(texts, decrypt)
     return inventory.with_beside(beside), beside
 
 
@@ -78,7 +98,7 @@ def _files(path: Path) -> list[Path]:
 
 def _text(path: Path) -> str:
     try:
-        if os.access(path, os.X_OK) and path.read_bytes()[:2] == b"#!":
+        if is_program(path):
             raise ConfigError(
                 f"The inventory {path} is a program.",
                 WRITE_OUT.format(path),

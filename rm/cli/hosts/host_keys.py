@@ -81,7 +81,8 @@ class OfInventory:
         from rm.config import load_config
         from rm.playbook.inventory.hosts import to_hosts
 
-        self.hosts: dict[str, Host] = {host.name: host for host in to_hosts(read_inventory(inventories)[0])}
+        inventory = read_inventory(inventories, programs=True)[0]
+        self.hosts: dict[str, Host] = {host.name: host for host in to_hosts(inventory)}
         settings = ssh_settings(load_config(session.config_flag))
         file = Path(known_hosts or settings.known_hosts).expanduser()
         self.settings = replace(settings, known_hosts=file, trusts_inventory=True)

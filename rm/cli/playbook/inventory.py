@@ -140,7 +140,7 @@ def _of_files(files: Sequence[str], vault: Vault, playbook: Path) -> KnownHosts:
     from rm.playbook.inventory.hosts import to_hosts
     from rm.playbook.model.connection import settled
 
-    inventory, beside = read_inventory(files, vault)
+    inventory, beside = read_inventory(files, vault, programs=True)
     sources = InventoryVariables(inventory, beside, vault)
     hosts, directory = to_hosts(inventory), str(playbook.resolve().parent)
     variables = {host.name: sources.merged(host.name, (), directory) for host in hosts}

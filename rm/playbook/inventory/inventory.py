@@ -209,8 +209,11 @@ def parse(text: str, filename: str, decrypt: Callable[[str], str] | None = None)
     return parse_all([(text, filename)], decrypt)
 
 
-def parse_all(texts: Sequence[tuple[str, str]], decrypt: Callable[[str], str] | None = None) -> Inventory:
-    """One inventory from several (text, filename); of equal variables the later file's win."""
+def parse_all(
+    texts: Sequence[tuple[str | Map, str]], decrypt: Callable[[str], str] | None = None
+) -> Inventory:
+    """One inventory from several texts, or groups that are read already, and their filenames; of equal
+    variables the later file's win."""
     build = _Builder(texts[0][1] if texts else "")
     for text, filename in texts:
         build.filename = filename
@@ -218,9 +221,18 @@ def parse_all(texts: Sequence[tuple[str, str]], decrypt: Callable[[str], str] | 
     return build.finish()
 
 
-def _read(build: _Builder, text: str, filename: str, decrypt: Callable[[str], str] | None) -> None:
-    if _is_yaml(text, filename):
-        document = load(text, filename, ConfigError, decrypt)
+def plugin_of(text: str, filename: str) -> str:
+    """The inventory plug-in for which a file is, or "". Raises ConfigError."""
+    if "plugin" not in text or not _is_yaml(text, filename):
+        return ""
+    document = load(text, filename, ConfigError)
+    plugin = document.get("plugin") if isinstance(document, Map) else None
+    return plugin if isinstance(plugin, str) else ""
+
+
+def _read(build: _Builder, text: str | Map, filename: str, decrypt: Callable[[str], str] | None) -> None:
+    if isinstance(text, Map) or _is_yaml(text, filename):
+        document = text if isinstance(text, Map) else load(text, filename, ConfigError, decrypt)
         if document is not None:
             if not isinstance(document, Map):
                 raise build.fail(1, "an inventory is a mapping of groups.", "Start with 'all:' and 'hosts:'.")
