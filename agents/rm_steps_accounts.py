@@ -225,9 +225,15 @@ def do_user(run, args):
     try:
         now = pwd.getpwnam(name)
         result.update(uid=now.pw_uid, group=now.pw_gid, home=now.pw_dir, shell=now.pw_shell)
-        result.update(comment=now.pw_gecos, append=args["append"], move_home=bool(args.get("move_home")))
+        result.update(comment=now.pw_gecos)
     except KeyError:
         pass  # only planned
+    if seen is not None:
+        result.update(append=args["append"], move_home=bool(args.get("move_home")))
+    elif run.check:
+        result.update(system=name)  # as Ansible's
+    else:
+        result.update(system=args["system"], create_home=args["create_home"])
     if args["groups"] is not None:
         result["groups"] = ",".join(args["groups"])
     if args.get("password") is not None:

@@ -36,13 +36,22 @@ class Table:
         while not self.path and self.lines and re.match(header, self.lines[0]):
             del self.lines[0]  # what some crontabs print before the table itself
 
+    def keep(self, lines):
+        """A copy of these lines where Ansible puts it: in /tmp, with a name of its own, which is returned."""
+        import tempfile
+
+        fd, name = tempfile.mkstemp(prefix="crontab")
+        with open(fd, "wb") as file:
+            file.write("".join(line + "\n" for line in lines).encode("utf-8", "surrogateescape"))
+        return name
+
     def write(self):
         """Put the lines in place; the diff."""
         text = "".join(line + "\n" for line in self.lines)
         data = text.encode("utf-8", "surrogateescape")
         name = self.path or "crontab"
         if self.path:
-            return put_content(self.run, self.path, data, {"backup": self.args["backup"]})["diff"]
+            return put_content(self.run, self.path, data, {})["diff"]
         diff = content_diff(self.run, name, self.old, data)
         if self.run.check:
             self.run.planned["states"]["crontab " + self.owner] = text
@@ -118,6 +127,8 @@ def do_cron(run, args):
             else:
                 table.lines[at : at + 2] = entry
     changed = table.lines != before
+    if changed and args["backup"] and not run.check:
+        result["backup_file"] = table.keep(before)
     if changed and table.path and not table.lines:
         result["diff"] = table.remove()
     elif changed:

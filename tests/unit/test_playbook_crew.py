@@ -89,6 +89,22 @@ def test_any_errors_fatal_stops_all_after_the_task_and_rescues_all():
     assert all(state.failed for state in world.states.values())
 
 
+def test_a_host_that_failed_along_and_was_rescued_is_left_out_until_errors_are_cleared():
+    tasks = f"""\
+  - block:
+    - {{fail: {{msg: x}}, when: {ONE}}}
+    rescue:
+    - {{name: saved, debug: {{msg: ok}}}}
+  - debug: {{msg: "{{{{ ansible_play_hosts }}}}"}}
+"""
+    world = play(tasks, head="  any_errors_fatal: true\n")
+    assert [world.told(h)[1:] for h in "abc"] == [["saved: ok", "debug: ['b']"]] * 3
+    assert [world.states[h].out for h in "abc"] == [True, False, True]
+    assert not any(state.failed for state in world.states.values())
+    cleared = play(tasks + "  - meta: clear_host_errors\n", head="  any_errors_fatal: true\n")
+    assert not any(state.out for state in cleared.states.values())
+
+
 def test_too_many_failures_stop_the_part():
     tasks = f"  - {{name: breaks, fail: {{msg: x}}, when: {ONE}}}\n  - {{name: next, command: x}}\n"
     assert len(play(tasks, max_fail=34).log) == 2  # one of three is 33.3 %

@@ -145,6 +145,12 @@ def test_cron(tools: Any, tmp_path: Path) -> None:
     assert (tmp_path / "tab").read_text() == f'PATH="/bin"\n{mine}#Ansible: t\n* 4 * * * /bin/t\n'
     done("cron", name="t", state="absent")
     kept("cron", name="nobody", state="absent")
+    before = (tmp_path / "tab").read_text()
+    copy = Path(done("cron", name="u", job="/bin/u", backup=True)["backup_file"])
+    assert (copy.read_text(), copy.stat().st_mode & 0o777) == (before, 0o600)
+    copy.unlink()
+    assert "backup_file" not in kept("cron", name="u", job="/bin/u", backup=True)
+    done("cron", name="u", state="absent")
     file = f"{tmp_path}/f"
     done("cron", name="d", job="/bin/d", special_time="daily", cron_file=file, user="root", disabled=True)
     assert Path(file).read_text() == "#Ansible: d\n#@daily root /bin/d\n"

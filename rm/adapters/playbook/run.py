@@ -183,6 +183,7 @@ class _Run:
                 self.ways.close()
                 if cache is not None:
                     cache.save(states, note)
+        self.unfinished |= {name for name, state in states.items() if state.out and not state.failed}
         self.report.not_reached = tuple(name for name in states if name in self.unfinished)
         return self.report
 
@@ -208,7 +209,7 @@ class _Run:
         self.orders.tell(Progress("play", play.name, hosts=tuple(ordered)))
         self.through.clear()
         prompted = self.prompted(play)
-        alive = [name for name in ordered if not states[name].failed]
+        alive = [name for name in ordered if not states[name].out]
         for state in states.values():
             state.ended = False
         limit, parts = self.rolling(play, alive, prompted)
@@ -218,7 +219,7 @@ class _Run:
             self.part = part
             conductor.run(part)
             self.part, self.through = None, self.through | set(names_now)
-            nobody = names_now and all(states[name].failed for name in names_now)
+            nobody = names_now and all(states[name].out for name in names_now)
             if part.stopped or (nobody and not part.goes_on):
                 # as Ansible: where nobody is left the whole run ends
                 self.unfinished |= {n for n in alive if not self.report.results.get(n)} | set(part.cut_short)

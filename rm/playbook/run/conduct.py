@@ -195,5 +195,6 @@ class Part:
                     run.doom(where, finally_=True)
         elif fatal and self.lockstep:
             for other, run in self.runs.items():
+                run.host.failed_along = run.host.failed_along or (other != name and not run.host.failed)
                 if other != name and not run.host.failed and run.position != END:
                     run.doom(where)

@@ -252,7 +252,7 @@ class HostPlay(Making):
                 for state in map(self.crew.states.get, self.options.active.get("ansible_play_hosts", ())):
                     if state is not None:
                         state.ended = state.ended or state.failed  # this play goes on without it
-                        state.failed = state.unreachable = False
+                        state.failed = state.unreachable = state.failed_along = False
             self.learnt_once = OnceResult(False, {}, {}, frozenset(), ends)
             self._frame = None if ends else frame.after()
             return

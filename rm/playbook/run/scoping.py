@@ -96,7 +96,7 @@ class Scoping:
     def _alive(self, where: Position) -> frozenset[str]:
         if not self.crew.reached(self.host.name, where):
             raise NeedResult("ansible_play_hosts")
-        return frozenset(n for n, one in self.crew.states.items() if not one.failed and not one.ended)
+        return frozenset(n for n, one in self.crew.states.items() if not one.out and not one.ended)
 
     def _vars_files(self, scope: Scope) -> dict[str, Any]:
         """`vars_files`: of each entry the first file that exists; names that need unknown facts are left."""

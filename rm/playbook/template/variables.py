@@ -40,8 +40,14 @@ class HostState:
     included: dict[str, Any] = field(default_factory=dict)  # include_vars
     failed: bool = False
     unreachable: bool = False
+    failed_along: bool = False  # another's failure was its own: though rescued, it is left out of later plays
     ended: bool = False  # the play goes on without it: meta: end_host, or it failed and that was forgiven
     started: bool = False  # past --start-at-task
+
+    @property
+    def out(self) -> bool:
+        """Whether plays that begin now are without it."""
+        return self.failed or self.failed_along
 
     def add_facts(self, found: Mapping[str, Any], bare: Iterable[str] = ()) -> None:
         """More facts, by their names without `ansible_`; the newest of a name counts."""
