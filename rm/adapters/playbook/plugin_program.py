@@ -104,7 +104,7 @@ def plain(value: Any) -> Any:
         return [plain(one) for one in value]
     if hasattr(value, "keys") and hasattr(value, "__getitem__"):
         return {key: plain(value[key]) for key in list(value)}
-    raise TypeError(f"it gives a {type(value).__name__}, which is no plain value")
+    raise TypeError(f"it gives {type(value).__name__}, which is no plain value")
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:

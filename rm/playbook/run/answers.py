@@ -155,7 +155,7 @@ def plain_json(answer: Any) -> None:
                 continue
             if isinstance(value, (int, float)):
                 if not -NUMBER_MAX <= value <= NUMBER_MAX:  # and what is not a number
-                    raise Unfit("answers with a number beyond 64 bits")
+                    raise Unfit(f"answers with {'NaN' if value != value else 'a number beyond 64 bits'}")
             elif isinstance(value, list):
                 below += value
             elif isinstance(value, Mapping):
