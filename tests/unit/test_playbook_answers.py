@@ -240,3 +240,12 @@ def test_every_declared_fact_is_a_name_that_a_host_may_give() -> None:
     declared = {name for module in registry().values() for name in getattr(module, "FACTS", ())}
     assert declared
     assert not any(map(is_reserved, declared))
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(float("nan"), "answers with NaN"), (1 << 70, "answers with a number beyond 64 bits")],
+)
+def test_a_number_that_is_none_or_too_large_fails_its_task(number, said):
+    world = play("  - command: x\n", answer=lambda host, step: {"x": number})
+    assert all(said in world.results[host][-1].message for host in "abc")
