@@ -100,9 +100,8 @@ class FakeService:
     def parts(self, job: int | None = None) -> dict[int, tuple[PriorityParts, str]]:
         if self.queue_policy != "multifactor":
             return {}
-        waiting = [one for one in self.table.values() if one.state is JobState.PENDING]
         found = {}
-        for one in waiting:
+        for one in (one for one in self.table.values() if one.ended_us is None):
             spec, names = one.spec, one.spec.partition.split(",")
             several = {name: 100.0 * place for place, name in enumerate(names)} if len(names) > 1 else {}
             highest = max(several.values(), default=0.0)

@@ -145,7 +145,7 @@ class Starts(Answer, frozen=True, kw_only=True):
 
 
 class Priority(msgspec.Struct, frozen=True, kw_only=True):
-    """What the priority of a job that waits is made of: `sum` adds up the others without `nice`, which is
+    """What the priority of a job is made of: `sum` adds up the others without `nice`, which is
     taken away. `partition` is the highest of what the job's partitions add; `partitions` has each, where
     they are several."""
 
@@ -162,7 +162,8 @@ class Priority(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Priorities(Answer, frozen=True, kw_only=True):
-    """Of the jobs that wait; none where the queue policy does not order them by such sums."""
+    """Of the jobs that wait or run; none where the queue policy does not order them by such sums. Who runs keeps
+    the age with which he started; the other parts are those of now."""
 
     priorities: Sequence[Priority]
 

@@ -142,7 +142,7 @@ ROUTES: Sequence[Route] = (
           jobs.JobRows, query=JOB_FILTERS),
     Route("GET", "/v1/jobs/starts", "starts", "When jobs that wait are expected to start, those that start "
           "first.", reasons.Starts),
-    Route("GET", "/v1/jobs/priorities", "priorities", "What the priorities of jobs that wait are made of.",
+    Route("GET", "/v1/jobs/priorities", "priorities", "What the priorities of jobs are made of that wait or run.",
           reasons.Priorities),
     Route("GET", "/v1/jobs/priority-weights", "priority_weights", "What each part of a priority is at most.",
           reasons.PriorityWeights),

@@ -50,6 +50,9 @@ def test_priorities_are_listed_with_their_parts(slurm: Slurm, rmx: Rmx, daemon: 
     assert slurm("squeue", "-h", "-o", "%p", "-j", "6").out == f"{5107 / (1 << 32):.14f}\n"
     assert "Priority=5107 Nice=4 " in slurm("scontrol", "show", "job", "6").out
     assert json.loads(slurm("squeue", "--json", "-j", "6").out)["jobs"][0]["priority"] == 5107
+    running = slurm("squeue", "-h", "-o", "%i %Q", "-t", "R").out
+    assert running == "1 5002\n3_1 5002\n", "as while it waited"
+    assert "Priority=5002 " in slurm("scontrol", "show", "job", "1").out
     daemon.service.queue_policy = "srsf"
     refused = slurm("sprio")
     assert (refused.code, refused.out) == (1, "")

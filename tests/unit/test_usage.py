@@ -192,3 +192,18 @@ def test_what_is_committed_goes_down_while_the_job_runs_and_ends_with_it() -> No
     assert state.snapshot(400 * S).shares.committed == {("a", "bob"): 300}
     end(state, 2, 500 * S)
     assert state.snapshot(500 * S).shares.committed == {}
+
+
+def test_a_job_that_runs_keeps_the_age_with_which_it_began() -> None:
+    state = cluster()
+    submit(state, 1, ("a", "ann"))
+    policy = load("queue", "multifactor")
+
+    def age(now_us: int) -> float:
+        return float(policy.parts(state.jobs[1], state.snapshot(now_us)).age)
+
+    assert 0 < age(100 * S) < age(200 * S)
+    at_start = age(200 * S)
+    place(state, 1, 200 * S)
+    do(state, ev.TasksStarted(1, 1, "h1", 200 * S, (0,)), 200 * S)
+    assert age(300 * S) == age(900 * S) == at_start

@@ -1,4 +1,4 @@
-"""What the priorities of pending jobs are made of."""
+"""What the priorities of jobs are made of that wait or run."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ class Priorities:
         return weights
 
     async def parts(self, job: int | None = None) -> Mapping[int, tuple[PriorityParts, str]]:
-        """Of one pending job, or of all, with their users; of none where the queue policy has no parts."""
+        """Of one pending job, or of all that wait or run, with their users; of none where the queue policy has
+        no parts."""
         parts = getattr(self._policies.queue, "parts", None)
         if parts is None:
             return {}
 
         def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, list[Job]]:
             state = cycle.state
-            wanted = state.pending if job is None else [job] if job in state.pending else []
+            one = [job] if job in state.pending else []
+            wanted = [*state.pending, *state.placed] if job is None else one
             return state.detached(state.snapshot(now_us)), [state.jobs[number] for number in wanted]
 
         def think(copy: tuple[Snapshot, list[Job]]) -> dict[int, tuple[PriorityParts, str]]:
-            snapshot, pending = copy
-            return {one.id: (parts(one, snapshot), one.spec.user) for one in pending}
+            snapshot, jobs = copy
+            return {one.id: (parts(one, snapshot), one.spec.user) for one in jobs}
 
         return await self._asking.think_of("everybody's", look, think)

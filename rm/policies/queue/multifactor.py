@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rm.core.model.job import Job
+from rm.core.model.job import Job, JobState
 from rm.core.model.priority_parts import PriorityParts
 from rm.core.model.snapshot import Snapshot
 from rm.core.sharing.resources import least_of
@@ -71,7 +71,10 @@ class MultifactorPolicy(BackfillPolicy):
     def _parts(self, job: Job, snapshot: Snapshot, cpus: int, gpus: int) -> PriorityParts:
         spec, options = job.spec, self._options
         since_us = max(job.submitted_us, job.begin_us)
-        age = min(1.0, max(0, snapshot.now_us - since_us) / (options.age_max_days * DAY_US))
+        until_us = snapshot.now_us
+        if job.state is not JobState.PENDING and job.started_us is not None:
+            until_us = job.started_us  # a job that runs grows no older
+        age = min(1.0, max(0, until_us - since_us) / (options.age_max_days * DAY_US))
         asked = max(
             spec.cpus_per_task * spec.ntasks / max(1, cpus),
             (spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * max(1, spec.hosts_min)) / max(1, gpus),

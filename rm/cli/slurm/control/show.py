@@ -76,7 +76,7 @@ STATES = {"drained": "IDLE+DRAIN", "draining": "MIXED+DRAIN", "down": "DOWN*"}
 def jobs(client: Asking, named: Sequence[str], details: bool = False) -> Iterator[Record]:
     found = list(_jobs(client, named))
     waiting = [job for job in found if job.state == "PENDING"]
-    sums = priority_sums(client) if waiting else {}
+    sums = priority_sums(client) if any(job.ended_us is None for job in found) else {}
     starts = client.starts().starts if any(map(eligible_us, waiting)) else ()
     expected = {one.job: one for one in starts}
     for job in found:
