@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -207,7 +209,7 @@ def test_each_field_of_jobs_that_slurm_names_is_changed_or_refused_by_a_sentence
         "SiteFactor StdOut Shared StartTime Switches wait-for-switch TresBind TresFreq TresPerJob "
         "TresPerNode TresPerSocket TresPerTask ThreadSpec TimeLimit UserID WCKey WorkDir "
     )
-    own = {"arraytaskthrottle", "endtime"}
+    own = {"arraytaskthrottle", "endtime", "oversubscribe", "shared"}
     assert {name.lower() for name in fields.split()} - own <= {*OPTIONS, *REFUSED}
     assert not OPTIONS.keys() & REFUSED.keys()
 
@@ -218,11 +220,11 @@ def test_parameters_are_updated(slurm: Slurm, daemon: Daemon) -> None:
     array = service.table[2].array
     assert array is not None
     assert array.limit == 5
-    words = ["JobName=x", "TimeLimit=+30", "Features=a100", "TresPerNode=gres:gpu:2", "Shared=no", "Nice=5"]
+    words = ["JobName=x", "TimeLimit=+30", "Features=a100", "TresPerNode=gres:gpu:2", "Nice=5"]
     assert slurm("scontrol", "update", "JobId=1", *words) == (0, "", "")
     spec = service.table[1].spec
     assert (spec.name, spec.time_limit_us, spec.nice) == ("x", 120 * 60_000_000, 5)
-    assert (spec.constraint, spec.gpus_per_host, spec.exclusive) == ("a100", 2, True)
+    assert (spec.constraint, spec.gpus_per_host) == ("a100", 2)
     assert slurm("scontrol", "update", "JobName=x", "Account=lab", "QOS=high", "Nice") == (0, "", "")
     spec = service.table[1].spec
     assert (spec.account, spec.qos, spec.nice) == ("lab", "high", 100)
@@ -237,6 +239,53 @@ def test_parameters_are_updated(slurm: Slurm, daemon: Daemon) -> None:
     assert [service.inventory[name].drained_by for name in ("h1", "h2")] == ["root: hot"] * 2
     assert slurm("scontrol", "update", "nodename=h1", "state=RESUME") == (0, "", "")
     assert service.inventory["h1"].drained_by == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "value", "whole", "of_user"),
+    [
+        ({}, "NO", False, False),
+        ({"exclusive": True}, "0", True, False),
+        ({"exclusive": True}, "yes", False, False),
+        ({"exclusive": True}, "2", False, False),
+        ({"exclusive_user": True}, "", False, False),
+        ({"exclusive_user": True}, "YES", False, False),
+    ],
+)
+def test_whole_hosts_are_given_up_by_sharing_and_got_by_nothing(
+    slurm: Slurm, daemon: Daemon, asked: dict[str, bool], value: str, whole: bool, of_user: bool
+) -> None:
+    """As Slurm 22.05 does: NumCPUs of a job with Shared=NO are what it asked for."""
+    daemon.service.put(2, spec=dataclasses.replace(daemon.service.table[2].spec, **asked))
+    assert slurm("scontrol", "update", "JobId=2", f"Shared={value}") == (0, "", "")
+    spec = daemon.service.table[2].spec
+    assert (spec.exclusive, spec.exclusive_user) == (whole, of_user)
+    for wrong in ("USER", "EXCLUSIVE", "OK", "-1"):
+        refused = slurm("scontrol", "update", "JobId=2", f"OverSubscribe={wrong}")
+        assert (refused.code, refused.err.split(". ")[0]) == (
+            1, f"scontrol: error: Invalid OverSubscribe value: {wrong}",
+        )  # fmt: skip
+
+
+def test_commands_are_taken_at_a_prompt(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm's shows what it reads where that is no terminal, and ends with 1 once a command has failed."""
+    lines = "show hostnames a[1-2]\n\n!!\noneliner\nshow job 1\nbogus\nshow 'job\nexit\nversion\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+    found = slurm("scontrol")
+    shown = found.out.splitlines()
+    assert shown[:5] == ["scontrol: show hostnames a[1-2]", "a1", "a2", "scontrol: ", "scontrol: !!"]
+    assert shown[5:9] == ["a1", "a2", "scontrol: oneliner", "scontrol: show job 1"]
+    assert (shown[9].split()[0], shown[10:]) == (
+        "JobId=1", ["scontrol: bogus", "scontrol: show 'job", "scontrol: exit"],
+    )  # fmt: skip
+    assert [line.partition(". ")[0] for line in found.err.splitlines()] == [
+        "scontrol: error: invalid keyword: bogus", "scontrol: error: No closing quotation.",
+    ]  # fmt: skip
+    assert found.code == 1
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert slurm("scontrol") == (0, "scontrol: \n", "")
+    assert slurm("scontrol", "quit") == (0, "", "")
+    assert slurm("scontrol", "help").out == slurm("scontrol", "--help").out
 
 
 def test_jobs_are_held_in_lists_and_by_name_and_requeued_so(slurm: Slurm, daemon: Daemon) -> None:
@@ -275,7 +324,6 @@ def test_jobs_that_are_ending_are_told(slurm: Slurm, daemon: Daemon) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "No command is named."),
         (["foo"], "invalid keyword: foo."),
         (["create", "reservation=x"], "'create' is not supported. `rmx reservation create`"),
         (["delete", "reservation=x"], "'delete' is not supported. `rmx reservation delete`"),

@@ -263,8 +263,8 @@ def gpus_on(job: Job) -> list[tuple[str, str]]:
 
 
 def priority_of(job: Any, sums: Mapping[int, float]) -> int:
-    """`sums` are of jobs that wait or run, where the queue policy adds factors up; else the job's own counts. A
-    held job has none."""
+    """`sums` are of jobs that wait or run, where the queue policy adds factors up; else the job's own counts.
+    A held job has none."""
     if job.state == "PENDING" and job.held:
         return 0
     own: int = job.spec.priority - job.spec.nice

@@ -51,6 +51,10 @@ def command_line(name: str) -> int:
     return ended(lambda: run(name, sys.argv[1:]))
 
 
+def usage(name: str) -> str:
+    return f"Usage: {name} [OPTION]...  as Slurm's; docs/slurm-commands.md of rm says what differs"
+
+
 def run(name: str, words: list[str]) -> int:
     if words in (["--version"], ["-V"]):
         from rm import __version__
@@ -58,7 +62,7 @@ def run(name: str, words: list[str]) -> int:
         print(f"{SLURM} by rm {__version__}")
         return 0
     if words in (["--help"], ["--usage"]) or (words == ["-h"] and name in OWN_CODE):
-        print(f"Usage: {name} [OPTION]...  as Slurm's; docs/slurm-commands.md of rm says what differs")
+        print(usage(name))
         return 0
     if name in ABSENT:
         note(f"error: rm has no {name}. {ABSENT[name]}")

@@ -29,8 +29,8 @@ class Priorities:
         return weights
 
     async def parts(self, job: int | None = None) -> Mapping[int, tuple[PriorityParts, str]]:
-        """Of one pending job, or of all that wait or run, with their users; of none where the queue policy has
-        no parts."""
+        """Of one pending job, or of all that wait or run, with their users; of none where the queue policy
+        has no parts."""
         parts = getattr(self._policies.queue, "parts", None)
         if parts is None:
             return {}

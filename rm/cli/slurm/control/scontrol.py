@@ -19,7 +19,7 @@ from rm.units import fold_hosts, hosts_in_order, parse_hosts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 OPTIONS = Options(
@@ -28,6 +28,8 @@ OPTIONS = Options(
     refused=("federation", "sibling", "uid/u="),
     variables={**VARIABLES, "SCONTROL_ONELINER": "oneliner"},
 )
+# commands that say how the following ones of the prompt are done, and that end it
+OF_PROMPT = ("all", "details", "exit", "hide", "oneliner", "quiet", "quit", "verbose")
 LISTS = ("hostnames", "hostlist", "hostlistsorted")
 ENTITIES = ("job", "step", "node", "partition", "reservation", "config", "licenses", "assoc_mgr", *LISTS)
 ALIASES = {"jobid": "job", "stepid": "step", "nodename": "node", "partitionname": "partition",
@@ -59,10 +61,18 @@ ADMIN = ("abort", "create", "delete", "reconfigure", "setdebug", "setdebugflags"
 
 def run(words: Sequence[str]) -> int:
     given = read(words, OPTIONS, os.environ)
-    if not given.operands:
-        raise UsageError("No command is named.", "Write: scontrol show job ID. There is no prompt.")
     cluster_of(given)
-    verb, *rest = given.operands
+    if given.operands:
+        return _command(given.operands, given.options)
+    if not place.here.stays:
+        raise UsageError("No command is named.", "Write: scontrol show job ID. In a job there is no prompt.")
+    from rm.cli.slurm.control.prompt import commands
+
+    return commands(dict(given.options), _command)
+
+
+def _command(words: Sequence[str], options: Mapping[str, str]) -> int:
+    verb, *rest = words
     acts: dict[str, Callable[[list[str]], int]] = {
         "hold": lambda jobs: _each(jobs, lambda client, job: client.hold(job)),
         "uhold": lambda jobs: _each(jobs, lambda client, job: client.hold(job, uhold=True)),
@@ -72,10 +82,12 @@ def run(words: Sequence[str]) -> int:
         "requeue": _requeue,
         "requeuehold": lambda jobs: _each(jobs, lambda client, job: client.requeue(job, hold=True)),
         "completing": _completing,
-        "show": lambda words: _show(words, "oneliner" in given.options, "details" in given.options),
+        "show": lambda words: _show(words, "oneliner" in options, "details" in options),
         "update": _update,
         "ping": _ping,
         "version": _version,
+        "help": _help,
+        **dict.fromkeys(OF_PROMPT, lambda _: 0),
         "wait_job": _wait,
         "write": _write,
     }
@@ -83,7 +95,8 @@ def run(words: Sequence[str]) -> int:
     if verb in REFUSED:
         raise UsageError(f"'{verb}' is not supported.", REFUSED[verb])
     if verb not in acts:
-        raise UsageError(f"invalid keyword: {verb}.", f"Known are {', '.join(acts)}.")
+        known = ", ".join(act for act in acts if act not in OF_PROMPT)
+        raise UsageError(f"invalid keyword: {verb}.", f"Known are {known}.")
     return acts[verb](rest)
 
 
@@ -224,6 +237,13 @@ def _write(words: list[str]) -> int:
     except OSError as error:
         raise UsageError(f"The file {file} cannot be written: {error.strerror}.") from None
     print(f"batch script for job {words[1]} written to {file}")
+    return 0
+
+
+def _help(_: list[str]) -> int:
+    from rm.cli.slurm.program import usage
+
+    print(usage("scontrol"))
     return 0
 
 

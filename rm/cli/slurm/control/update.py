@@ -27,7 +27,7 @@ OPTIONS = {
     "eligibletime": "begin", "deadline": "deadline", "timemin": "time-min",
     "requeue": "requeue", "dependency": "dependency", "nodelist": "nodelist",
     "reqnodelist": "nodelist", "excnodelist": "exclude", "features": "constraint", "licenses": "licenses",
-    "oversubscribe": "exclusive", "shared": "exclusive", "numnodes": "nodes", "minnodes": "nodes",
+    "numnodes": "nodes", "minnodes": "nodes",
     "reqnodes": "nodes", "reservation": "reservation", "reservationname": "reservation",
     "numtasks": "ntasks", "ntaskspernode": "ntasks-per-node", "cpuspertask": "cpus-per-task",
     "cpus-per-task": "cpus-per-task", "minmemorynode": "mem", "trespernode": "gpus-per-node",
@@ -54,7 +54,7 @@ REFUSED = {
 }  # fmt: skip
 _RELATIVE = re.compile(r"([+-])\s*=?\s*(.+)\Z")
 _GRES = re.compile(r"(?:gres[:/])?gpu[:=/]", re.IGNORECASE)
-_SHARED = {"no": "yes", "exclusive": "yes", "yes": "no", "ok": "no", "force": "no", "user": "user"}
+_SHARING = ("oversubscribe", "shared")
 
 
 def changes_of(fields: dict[str, str]) -> list[Change]:
@@ -76,6 +76,8 @@ def changes_of(fields: dict[str, str]) -> list[Change]:
             relative = value
         elif name == "endtime":
             changes.append(_ending_at(value))
+        elif name in _SHARING:
+            changes.append(_sharing(given, value))
         elif option := OPTIONS.get(name):
             values[option] = _value(name, value)
         else:
@@ -126,13 +128,24 @@ def _ending_at(text: str) -> Change:
     return change
 
 
+def _sharing(name: str, value: str) -> Change:
+    """Slurm's YES, or a number but 0, lets other jobs onto the job's processors, and so ends --exclusive. NO
+    takes that back and ends --exclusive=user; it makes no job exclusive. Seen of Slurm 22.05."""
+    shares = value.upper() == "YES" or (value.isdecimal() and int(value) > 0)
+    if not shares and value.upper() not in ("", "NO") and not value.isdecimal():
+        raise UsageError(
+            f"Invalid {name} value: {value}.",
+            "Write YES or NO; `rmx set ID exclusive=yes` gives a job whole hosts.",
+        )
+
+    def change(client: Changing, job: JobId) -> None:
+        if shares or not client.job(job).spec.exclusive:
+            _update(client, job, {"exclusive": "no"}, "")
+
+    return change
+
+
 def _value(name: str, value: str) -> str:
-    if name in ("oversubscribe", "shared"):
-        if value.lower() not in _SHARED:
-            raise UsageError(
-                f"Update of this parameter is not supported: {name}={value}.", "Write YES or NO."
-            )
-        return _SHARED[value.lower()]
     return _GRES.sub("", value) if name in ("trespernode", "trespertask", "gres") else value
 
 
