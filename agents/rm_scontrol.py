@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from rm_client import NoAnswer, end_by_signals, run
+from rm_client import NoAnswer, another, end_by_signals, run
 from rm_iteration import requeue
 from rm_step_plan import expanded, folded_hosts
 
@@ -42,7 +42,7 @@ def main(words):
     options = [word for word in words if word in ONE_LINE or word in DETAILS]
     asked = [word for word in words if word not in options]
     own = len(asked) == 3 and asked[:2] in JOBS and asked[2] in own_ids()
-    another(words)
+    another("scontrol", words)
     if not own:
         sys.stderr.write("scontrol: error: %s\n" % why)
         return 1
@@ -123,23 +123,6 @@ def own_ids():
     """An element of an array has two."""
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     return {os.environ.get("SLURM_JOB_ID"), "%s_%s" % (array, task) if array and task else None} - {None}
-
-
-def another(words):
-    """Become the next scontrol in PATH that is not this one; returns where there is none."""
-    for folder in os.environ.get("PATH", "").split(os.pathsep):
-        program = os.path.join(folder, "scontrol")
-        try:
-            if os.access(program, os.X_OK) and not is_this(program):
-                os.execv(program, ["scontrol", *words])
-        except OSError as error:  # such as one of a shared directory, whose interpreter this host lacks
-            sys.stderr.write("scontrol: %s cannot be started here: %s.\n" % (program, error.strerror))
-
-
-def is_this(program):
-    """Does the program only start this module?"""
-    with open(program, "rb") as file:
-        return os.path.splitext(os.path.basename(__file__))[0].encode() in file.read(4096)
 
 
 if __name__ == "__main__":

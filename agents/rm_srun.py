@@ -343,6 +343,11 @@ def main(words):
         if values.get("mpi") == "list":
             sys.stdout.write("MPI plugin types are...\n\tnone\n\tpmi2\n")
             return 0
+        job = environ.get("SLURM_JOB_ID", "")
+        if values.get("jobid", job) != job:
+            from rm_client import another  # few steps need it
+
+            another("srun", words)
         return run(values, command, environ, " ".join(["srun", *words]))
     except Wrong as error:
         say("error: %s" % error)

@@ -91,7 +91,7 @@ def main():
     }
     if chosen.durations:
         summary |= {"begin_us": begin_us, "durations_ms": [round(d, 3) for d in in_turn]}
-    print(json.dumps(summary), flush=True)
+    print(json.dumps(summary) + "\n", end="", flush=True)  # in one piece, beside other processes'
     dist.barrier()  # a rank that leaves while another still reads from it makes Gloo abort
     dist.destroy_process_group()
     return 0 if summary["replicas_agree"] else 1

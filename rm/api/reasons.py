@@ -162,8 +162,8 @@ class Priority(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Priorities(Answer, frozen=True, kw_only=True):
-    """Of the jobs that wait or run; none where the queue policy does not order them by such sums. One that runs
-    keeps the age with which it started; its other parts are those of now."""
+    """Of the jobs that wait or run; none where the queue policy does not order them by such sums. One that
+    runs keeps the age with which it started; its other parts are those of now."""
 
     priorities: Sequence[Priority]
 

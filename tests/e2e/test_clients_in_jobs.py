@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cluster import Cluster, until
 from tests.e2e.conftest import MakeCluster
+from tests.e2e.test_sessions import newest
+from tests.shared_directory import share
 
 pytestmark = pytest.mark.lab
+ROOT = Path(__file__).parents[2]
 OWNER, STRANGER = "nobody", "daemon"
 HOME = "cd $(mktemp -d)"
 CHAIN = """#!/bin/bash
@@ -23,7 +29,11 @@ exit 0
 
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster) -> Cluster:
-    return make_cluster({"daemon": {"admins": [OWNER]}}, zones=1, hosts=2)
+    settings = {
+        "daemon": {"admins": [OWNER]},
+        "jobs": {"run_root_as": "", "allow_root": True},  # whose interpreter may be root's own
+    }
+    return make_cluster(settings, zones=1, hosts=2)
 
 
 @pytest.fixture(autouse=True)
@@ -91,11 +101,48 @@ def test_each_command_is_answered_as_for_the_jobs_user(cluster: Cluster) -> None
         "code 0",
         "squeue: error: unrecognized option '--nonsense'.",
         "code 1",
-        "salloc: error: salloc does not work inside a job. Start steps with srun, and jobs with sbatch.",
+        "salloc: error: salloc does not work inside a job on a host without rm's own commands. "
+        "Start steps with srun, and jobs with sbatch.",
         "code 1",
     ]
     assert cluster.job(theirs)["state"] == "RUNNING"
     assert cluster.job(theirs + 2)["state"] == "CANCELLED"
+
+
+def test_an_allocation_in_a_job_is_a_job_of_its_own(cluster: Cluster) -> None:
+    """As under Slurm, where the host has rm's commands and a way to the daemon."""
+    shims = cluster.directory / "shims"
+    cluster.rmx("slurm-shims", shims)
+    for host in cluster.hosts():
+        for path in (cluster.directory, Path(sys.base_prefix), Path(sys.prefix), ROOT):
+            if subprocess.run(cluster.lab.exec_command(host, ["test", "-e", str(path)])).returncode:
+                share(cluster.lab, host, path)
+    inner = """
+        echo $SLURM_JOB_NAME $SLURM_NTASKS
+        srun sh -c "echo step of \\$SLURM_JOB_ID"
+        squeue -h -o %T -j $SLURM_JOB_ID
+        command -v scontrol
+        exit 3
+    """
+    lines = said(
+        cluster,
+        f"""
+        export PATH=$PATH:{shims} RM_DAEMON__SOCKET={cluster.socket}
+        outer=$SLURM_JOB_ID
+        salloc -Q -n2 sh -c '{inner}'; echo code $?
+        srun sh -c 'echo step of $SLURM_JOB_ID'
+        salloc -Q --no-shell -n1 && srun --jobid=$((outer + 2)) sh -c 'echo step of $SLURM_JOB_ID'
+        scancel $((outer + 2))
+        """,
+        user="root",
+    )
+    outer = newest(cluster) - 2
+    assert lines == [
+        "interactive 2", *[f"step of {outer + 1}"] * 2, "RUNNING", f"{shims}/scontrol", "code 3",
+        f"step of {outer}", f"step of {outer + 2}",
+    ]  # fmt: skip
+    assert [cluster.wait(job)["exit"] for job in (outer, outer + 1)] == ["0:0", "3:0"]
+    cluster.wait(outer + 2)
 
 
 def test_an_administrator_has_the_rights_of_a_user_in_a_job(cluster: Cluster) -> None:

@@ -136,6 +136,13 @@ def test_the_command_finds_the_allocation_and_not_its_first_host() -> None:
     }  # fmt: skip
 
 
+def test_in_a_job_the_command_finds_no_programs_of_that_job() -> None:
+    own = {"PATH": "/bin:/var/lib/rm/bin:/shims", "RM_BIN": "/var/lib/rm/bin", "RM_STEPS": "/jobs/3.1/steps"}
+    session: Any = SimpleNamespace(socket_flag=None, config_flag=None)
+    made = environment(own, {}, allocation(), session, "/tmp/p")
+    assert made == {**BY_THE_DAEMON, "PATH": "/tmp/p:/bin:/shims"}
+
+
 def test_no_host_leads_the_command_to_other_places_and_programs() -> None:
     """Slurm's programs and launchers of MPI obey variables; a script goes to its SLURM_SUBMIT_DIR."""
     lies = {

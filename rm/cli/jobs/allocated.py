@@ -38,11 +38,15 @@ def environment(
     of `session`."""
     believed = {n: v for n, v in found.items() if n in _OF_THE_HOST and _PLAIN.fullmatch(v)}
     made = {**own, **believed, **_by_the_daemon(job), ALLOCATION: str(job.id)}
+    path = own.get("PATH", os.defpath).split(os.pathsep)
+    if jobs_own := made.pop("RM_BIN", ""):  # in a job, whose programs are about that one
+        made.pop("RM_STEPS", None)
+        path = [folder for folder in path if folder != jobs_own]
     if session.socket_flag:
         made["RM_DAEMON__SOCKET"] = os.path.abspath(session.socket_flag)
     if session.config_flag:
         made["RM_CONFIG"] = os.path.abspath(session.config_flag)
-    made["PATH"] = f"{programs}:{own.get('PATH', os.defpath)}"
+    made["PATH"] = os.pathsep.join([programs, *path])
     return made
 
 

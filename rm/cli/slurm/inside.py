@@ -215,7 +215,8 @@ def _command(name: str, words: Sequence[str]) -> int:
     if name == "sbatch" and words[:1] == [WAIT_FOR]:
         return code_at_end(int(words[1]))
     if name not in PROGRAMS and name not in ABSENT:
-        note(f"error: {name} does not work inside a job. Start steps with srun, and jobs with sbatch.")
+        needs = " on a host without rm's own commands" if name == "salloc" else ""
+        note(f"error: {name} does not work inside a job{needs}. Start steps with srun, and jobs with sbatch.")
         return FAILED
     try:
         return run(name, list(words))
