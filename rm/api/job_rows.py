@@ -21,8 +21,8 @@ class JobRow(NamedTuple):
     asks for; `mem_each` is what has `mem_bytes` each: "host", "task", or "" for all memory of its hosts;
     `reason` is a code, "" = none. `array_job` and `array_task`: of an element of a job array. `array_rest`:
     of an array the elements without jobs of their own, "" = there are none; None: it is no array.
-    `hosts_min`: on how many hosts it runs at least. `suspended_us`: since when it stands still, and
-    `stood_us` for how long it did before."""
+    `array_over`: none of these waits any more, so they were cancelled. `hosts_min`: on how many hosts it runs
+    at least. `suspended_us`: since when it stands still, and `stood_us` for how long it did before."""
 
     id: int
     partition: str
@@ -53,6 +53,7 @@ class JobRow(NamedTuple):
     stood_us: int = 0
     account: str = ""
     qos: str = ""
+    array_over: bool = False
 
     def partition_in(self, named: Container[str]) -> bool:
         """Whether the partition that the job runs in is among these, or one of those that it waits for."""
@@ -114,4 +115,5 @@ def row_of(
         job.stood_us,
         job.account,
         job.qos,
+        array is not None and not array.waiting and bool(array.dropped),
     )

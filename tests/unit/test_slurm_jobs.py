@@ -87,6 +87,7 @@ def test_an_array_is_one_line_or_one_for_each_element(slurm: Slurm) -> None:
 def test_the_rest_of_an_array_that_waits_no_more_was_cancelled(slurm: Slurm, daemon: Daemon) -> None:
     array = Array(dropped="0,5", completed="1-3", failed="4")
     daemon.service.put(3, array=array, started_us=6_000_000)
+    assert slurm("squeue", "-h", "-j", "3", "-o", "%i").out == "3_1\n", "the array is PENDING for another one"
     daemon.service.finish(3, 1)
     assert slurm("squeue", "-h", "-j", "3", "-o", "%i").out == "3_1\n"
     assert slurm("squeue", "-h", "-j", "3", "-t", "CA", "-o", "%i %T %S").out == "3_[0,5] CANCELLED N/A\n"
@@ -94,6 +95,12 @@ def test_the_rest_of_an_array_that_waits_no_more_was_cancelled(slurm: Slurm, dae
     told = slurm("sacct", "-n", "-X", "-P", "-j", "3", "-S", "1970-01-01", "-o", "JobID,State,ExitCode,Start")
     assert told.out.splitlines()[-1] == "3_[0,5]|CANCELLED|0:0|Unknown"
     assert " JobState=CANCELLED " in slurm("scontrol", "-o", "show", "job", "3").out
+
+
+def test_who_cancels_all_asks_nothing_of_elements_that_were_cancelled(slurm: Slurm, daemon: Daemon) -> None:
+    """The array is PENDING for an element that has a job of its own and waits again."""
+    daemon.service.put(3, array=Array(dropped="0,2-5"))
+    assert slurm("scancel", "-v", "-n", "many") == (0, "", "scancel: Terminating job 4\n")
 
 
 def test_jobs_are_selected(slurm: Slurm) -> None:

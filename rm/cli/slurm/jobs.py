@@ -58,8 +58,9 @@ def rows(**selection: Any) -> list[JobRow]:
 
 
 def _of_rest(row: JobRow) -> JobRow:
-    """An array stands for its elements without jobs: none of them waits any more, so they were cancelled."""
-    if not row.array_rest or row.state == "PENDING":
+    """An array stands for its elements without jobs: where none of them waits any more, they were cancelled:
+    its own state tells of its other elements."""
+    if not row.array_rest or (row.state == "PENDING" and not row.array_over):
         return row
     return row._replace(state="CANCELLED", short_state="CA", started_us=None)
 
