@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 SLURMS = "#SBATCH"
 PREFIXES = (SLURMS, "#RM")  # the weaker first
 FOREIGN = ("#PBS", "#BSUB")  # which Slurm reads, too
+BURST_BUFFERS = {  # DataWarp's directives and Slurm's, and their commands; a comment may begin like one
+    "#BB": ("create_persistent", "destroy_persistent"),
+    "#DW": ("jobdw", "persistentdw", "stage_in", "stage_out", "swap"),
+}
+HETEROGENEOUS = ("hetjob", "packjob")  # which separate the parts of such a job
 # the page reads directives in the daemon, where others wait
 CHARACTERS_MAX, WORDS_MAX = 128 << 10, 1_000  # of all directives; of a line
 MISTAKES_MAX = 50  # that are told
@@ -62,6 +67,9 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
         if prefix in FOREIGN and not told:
             told = True
             remarks.warnings.append(f"{prefix} (line {number} of {file}) was ignored, as are all such lines.")
+        if rest.split(" ")[0] in BURST_BUFFERS.get(prefix, ()):
+            asked = f"{prefix} (line {number} of {file}) asks for a burst buffer, which rm has not."
+            remarks.errors.append(UsageError(asked, "Remove it if the job does not need it."))
         if prefix not in PREFIXES:
             continue
         where = f"{prefix} in line {number} of {file}"
@@ -83,8 +91,11 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
                 for option, value in options:
                     values[prefix] |= supported(option, value, where, remarks)
                 if words:
-                    no_option = f"'{words.pop(0)}' ({where}) is not an option."
-                    remarks.errors.append(UsageError(no_option, "Directives hold options only."))
+                    word = words.pop(0)
+                    no_option = f"'{word}' ({where}) is not an option.", "Directives hold options only."
+                    parts = f"{where} begins a part of a heterogeneous job, which rm has not."
+                    several = parts, "Submit a job for each part."
+                    remarks.errors.append(UsageError(*(several if word in HETEROGENEOUS else no_option)))
     merged: dict[str, Any] = {}
     for prefix in PREFIXES:
         merged = merge(merged, values[prefix])

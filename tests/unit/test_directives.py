@@ -220,6 +220,17 @@ def test_a_directive_needs_no_space_and_those_of_others_are_told() -> None:
     assert remarks.errors == []
 
 
+def test_burst_buffers_and_parts_of_jobs_are_refused_and_comments_are_not() -> None:
+    remarks = Remarks()
+    lines = ["#DW jobdw type=scratch capacity=1GB", "#BB create_persistent name=x", "#SBATCH hetjob"]
+    directives.parse("\n".join(["#!/bin/sh", *lines, "#DW", "#BB is a comment", "#DWjobdw"]), "s.sh", remarks)
+    assert [error.what for error in remarks.errors] == [
+        "#DW (line 2 of s.sh) asks for a burst buffer, which rm has not.",
+        "#BB (line 3 of s.sh) asks for a burst buffer, which rm has not.",
+        "#SBATCH in line 4 of s.sh begins a part of a heterogeneous job, which rm has not.",
+    ]
+
+
 @pytest.mark.parametrize("line", ["#SBATCHED -J four", "#SBATCH_-J four", "#SBATCH: --time=5"])
 def test_a_directive_that_is_mistyped_is_refused(line: str) -> None:
     remarks = Remarks()
