@@ -87,7 +87,7 @@ class House:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until the regulator has worked off all that was put to it, and looked after the jobs if that is due.
+        """Wait until the regulator has worked off all that was put to it, and looked after due jobs.
 
         It looks after them once it has worked off a report: it has done so when it takes the next one.
         """
