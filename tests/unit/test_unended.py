@@ -28,7 +28,8 @@ class Decides:
         self.world = world
 
     def ask(self, question: Callable[[Any, int], Any]) -> Future[Any]:
-        return _done(lambda: question(SimpleNamespace(state=self.world.state), self.world.now_us))
+        world = self.world
+        return _done(lambda: question(SimpleNamespace(state=world.state, rules=world.rules), world.now_us))
 
     def request(self, make: Callable[[Any], list[ev.Event]]) -> Future[Any]:
         return _done(lambda: self.world.do(*make(self.world.state)))
@@ -86,21 +87,41 @@ def test_who_ends_in_time_is_left_alone() -> None:
     assert it.drained() == {"h1": "", "h2": ""}
 
 
-def test_the_longest_grace_that_a_qos_gives_counts() -> None:
-    it = Watched()
+def test_the_longest_grace_that_a_qos_gives_counts_beside_that_of_all_jobs() -> None:
+    it = Watched()  # with --signal a job is warned for the one, and has the other after that
     it.world.state.accounts = Accounts(qos=(Qos("patient", grace_s=3000),))
     it.world.do(ev.CancelRequested(1, "alice"))
     it.look(0)
-    assert it.look(3599) is JobState.COMPLETING
+    assert it.look(3629) is JobState.COMPLETING
     assert it.look(1) is JobState.CANCELLED
 
 
-def test_a_host_that_does_not_answer_is_waited_for() -> None:
+def test_a_host_that_does_not_answer_is_waited_for_until_it_is_lost() -> None:
     it = Watched()
     it.world.do(ev.CancelRequested(1, "alice"), ev.HostSilent("h1", "away"), ev.HostSilent("h2", "away"))
     it.look(0)
-    assert it.look(1000) is JobState.COMPLETING
+    assert it.look(649) is JobState.COMPLETING
     assert it.drained() == {"h1": "", "h2": ""}
+
+
+@pytest.mark.parametrize("always", [False, True], ids=["at some looks", "at all looks"])
+def test_a_host_that_falls_silent_again_and_again_gains_no_time_by_it(always: bool) -> None:
+    it = Watched()
+    it.world.do(ev.CancelRequested(1, "alice"))
+    it.look(0)
+    it.world.exit(0, signal=15, why="cancel")
+    it.world.exit(1, signal=15, why="cancel")
+    for _ in range(64):
+        it.world.do(ev.HostSilent("h2", "away"))
+        it.look(5)
+        it.world.do(ev.HostUp("h2", "boot", "0.1"))
+        if always:
+            it.clock.us += 5 * S
+        else:
+            it.look(5)
+    it.look(20)  # as long as one silence may be
+    assert it.world.job.state is JobState.CANCELLED
+    assert "tasks of job 1 have not ended" in it.drained()["h2"]
 
 
 @pytest.mark.parametrize("cancelled", [False, True])

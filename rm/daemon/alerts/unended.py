@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from rm.core.jobs import events as ev
+from rm.core.jobs.handlers.fencing import ended_after_us
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState
@@ -27,22 +28,49 @@ EVERY_S = 10.0  # between two looks
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Tasks of a stopped attempt that have not ended, on a host that answers."""
+    """Tasks of a stopped attempt that have not ended, on a host."""
 
     job: int
     attempt: int
     host: str
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """`most_silent_us`: so long a silence of the host says nothing, since after a longer one rm takes the
+    tasks for lost."""
+
+    answers: bool
+    most_silent_us: int
+
+
+@dataclass(slots=True)
+class Waited:
+    heard_us: int = 0
+    silent_us: int = 0
+
+    def go_on(self, by_us: int, answers: bool) -> None:
+        if answers:
+            self.heard_us += by_us
+        else:
+            self.silent_us += by_us
+
+    def counts_us(self, most_silent_us: int) -> int:
+        """A host that falls silent again and again gains no more by that than by one silence."""
+        return self.heard_us + max(0, self.silent_us - most_silent_us)
+
+
 class Unended:
     """Used in one thread. What was seen is lost with the daemon: the next one counts anew. `after_s` follows
-    the time from SIGTERM to SIGKILL, which is `grace_s` or a longer one that a QOS or a partition gives."""
+    the time from the stop to SIGKILL: a grace that a QOS or a partition gives (for a job with `--signal` the
+    time until SIGTERM), and `grace_s`."""
 
     def __init__(self, leader: Leader, clock: Clock, grace_s: float, after_s: float) -> None:
         self._leader = leader
         self._clock = clock
         self._grace_s, self._after_s = grace_s, after_s
-        self._since_us: dict[Left, int] = {}
+        self._waited: dict[Left, Waited] = {}
+        self._looked_us = 0
 
     def look(self) -> None:
         """Called every few seconds, never twice at once."""
@@ -52,25 +80,31 @@ class Unended:
             log.warning("jobs that do not end cannot be looked for: %s", error or "the daemon was too busy")
             return
         now_us = self._clock.monotonic_us()
-        self._since_us = {one: self._since_us.get(one, now_us) for one in left}
-        patience_s = max(self._grace_s, longest_s) + self._after_s
-        for one, since_us in self._since_us.items():
-            if now_us - since_us >= patience_s * SECOND_US:
+        went_us, self._looked_us = now_us - self._looked_us, now_us
+        known, self._waited = self._waited, {}
+        patience_s = longest_s + self._grace_s + self._after_s
+        for one, seen in left.items():
+            waited = self._waited[one] = known.get(one) or Waited()
+            if one in known:
+                waited.go_on(went_us, seen.answers)
+            if waited.counts_us(seen.most_silent_us) >= patience_s * SECOND_US:
                 future = self._leader.request(partial(given_up, one, patience_s))
                 future.add_done_callback(partial(_tell, one))
 
 
-def see(cycle: Cycle, now_us: int) -> tuple[set[Left], float]:
-    """…, and the longest time from SIGTERM to SIGKILL that a QOS or a partition gives."""
+def see(cycle: Cycle, now_us: int) -> tuple[dict[Left, Seen], float]:
+    """…, and the longest grace that a QOS or a partition gives."""
     state = cycle.state
     graces = [one.grace_s for one in state.accounts.qos]
     graces += [one.grace_s for one in state.accounts.partitions]
     return {
-        Left(job.id, job.attempt, task.host)
+        Left(job.id, job.attempt, task.host): Seen(
+            answers(state, task.host), max(cycle.rules.down_after_us, ended_after_us(job))
+        )
         for job in (state.jobs[job_id] for job_id in state.placed)
         if is_over(job)
         for task in job.tasks
-        if task.ended_us is None and answers(state, task.host)
+        if task.ended_us is None
     }, max(graces, default=0.0)
 
 
