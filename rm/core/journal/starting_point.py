@@ -37,6 +37,7 @@ FOUND_AGAIN = frozenset(
         "capacity_version",
         "freed",
         "fresh",
+        "fresh_arrays",
         "changed",
         "submissions",
         "dependents",
