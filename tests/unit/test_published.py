@@ -109,3 +109,26 @@ def test_ended_jobs_leave_memory_by_their_size_too() -> None:
     assert 200_000 < house.state.ended.size_bytes <= 250_000
     house.state.forget_finished(over_bytes=0)
     assert ([*house.state.jobs], house.state.ended.size_bytes) == ([1], 0)
+
+
+def test_of_ended_jobs_those_of_the_user_who_has_most_leave_memory() -> None:
+    """A user who submits and cancels without end took others' jobs from lists, and their keys, by which a
+    submission that is sent again is known."""
+    house = House()
+
+    def end(number: int, user: str, size: int) -> None:
+        spec = builders.spec(user=user, script="#!/bin/sh\n" + "#" * size)
+        house.do(ev.JobSubmitted(number, spec, key=f"k{number}"), ev.CancelRequested(number, user))
+
+    end(1, "light", 1_000)
+    for number in range(2, 12):
+        end(number, "heavy", 100_000)
+    end(12, "light", 1_000)
+    house.state.forget_finished(over_bytes=900_000)
+    assert [*house.state.jobs] == [1, 8, 9, 10, 11, 12]
+    assert {user for user, _ in house.state.submissions} == {"light", "heavy"}
+    assert ("light", "k1") in house.state.submissions
+    for number in range(13, 23):
+        end(number, "light", 10)  # many, that weigh little
+    house.state.forget_finished(over=16)
+    assert [*house.state.jobs] == [8, 9, 10, 11, 19, 20, 21, 22]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from types import MappingProxyType
 
 from rm.core.jobs.dependents import Dependents, is_singleton
-from rm.core.jobs.ended import EndedJobs
+from rm.core.jobs.ended import EndedJobs, from_heaviest
 from rm.core.jobs.free import all_of, left_on, one_of_each_slice, take
 from rm.core.jobs.instants import Instants
 from rm.core.jobs.mailing import next_mark
@@ -172,15 +173,16 @@ class ClusterState:
         return news
 
     def forget_finished(self, over: int = 4_000, over_bytes: int = 256 << 20) -> None:
-        """When more finished jobs than that are in memory, or larger ones, the older half leaves; the store
-        keeps it."""
+        """When more finished jobs than that are in memory, or larger ones, half of them leaves, of the users
+        who have most; the store keeps it."""
         many = len(self.jobs) - len(self.pending) - len(self.placed) >= over
         if not many and self.ended.size_bytes <= over_bytes:
             return
-        finished = sorted((j for j in self.jobs.values() if j.state.final), key=lambda j: j.ended_us or 0)
-        half = len(finished) // 2 if many else 0
-        for number, job in enumerate(finished):
-            if number >= half and self.ended.size_bytes <= over_bytes // 2:
+        finished = [job for job in self.jobs.values() if job.state.final]
+        for job in islice(from_heaviest(finished, lambda _: 1), len(finished) // 2 if many else 0):
+            self.forget(job)
+        for job in from_heaviest((j for j in finished if j.id in self.jobs), self.ended.size_of):
+            if self.ended.size_bytes <= over_bytes // 2:
                 break
             self.forget(job)
 
