@@ -16,10 +16,15 @@ NOW_US = 100 * HOUR_US
 
 
 def order(
-    *pending: Job, now_us: int = NOW_US, running: Iterable[Job] = (), urgency: float = 3.5
+    *pending: Job,
+    now_us: int = NOW_US,
+    running: Iterable[Job] = (),
+    others: Iterable[Job] = (),
+    urgency: float = 3.5,
 ) -> list[int]:
     policy = load("queue", "response", {"urgency": urgency})
-    seen = snapshot(now_us=now_us, jobs=[*pending, *running], placed=[placed(one.id) for one in running])
+    jobs = [*pending, *running, *others]
+    seen = snapshot(now_us=now_us, jobs=jobs, placed=[placed(one.id) for one in running])
     return [one.id for one in policy.order(pending, seen)]
 
 
@@ -52,6 +57,20 @@ def test_a_running_job_counts_as_the_longest() -> None:
     waits, comes = asks(1, 2, waited=10), asks(2, 1)
     assert order(waits, comes) == [1, 2]
     assert order(waits, comes, running=[asks(3, 1000, state=JobState.RUNNING)]) == [2, 1]
+
+
+def test_a_pass_of_some_orders_them_as_one_of_all() -> None:
+    """What is held, or stands still, counts as the longest, too; what has ended does not."""
+    waits, comes = asks(1, 2, waited=10), asks(2, 1)
+    assert order(waits, comes, others=[asks(3, 1000, hold=True)]) == [2, 1]
+    assert order(waits, comes, others=[asks(3, 1000, state=JobState.COMPLETED)]) == [1, 2]
+
+
+def test_nobody_expects_more_than_the_time_limit() -> None:
+    waits, comes = asks(1, 2, waited=10), asks(2, 1)
+    assert order(waits, comes, others=[asks(3, 87_600)]) == [2, 1]
+    assert order(waits, comes, others=[asks(3, 87_600, time_limit_us=10 * HOUR_US)]) == [1, 2]
+    assert order(asks(1, 6), asks(2, 87_600, time_limit_us=5 * HOUR_US), asks(3, 10)) == [3, 1, 2]
 
 
 def test_a_limit_is_no_promise_of_a_long_run_and_saying_nothing_no_gain() -> None:

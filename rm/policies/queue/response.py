@@ -3,15 +3,16 @@
 Ours, not a paper's. Shortest remaining service first (`srsf`) has the least mean time, and its last jobs
 pay for it; first come, first served the other way around. Here each job counts by its service times
 e^(-urgency * response / longest): `response` is the time from its submission to its end if it started
-now, and `longest` the longest that any job present says it runs. So its submission is moved by the logarithm
-of its service, much as by Boost, which is optimal for the tail of one server (G. Yu and Z. Scully, ACM
-SIGMETRICS 2024); and of two that are as old and as large the longer one goes first, whose end decides when
-all have ended. Settled here:
+now, and `longest` the longest that any job says it runs that has not ended, whether it waits, is held or
+runs. So its submission is moved by the logarithm of its service, much as by Boost, which is optimal for the
+tail of one server (G. Yu and Z. Scully, ACM SIGMETRICS 2024); and of two that are as old and as large the
+longer one goes first, whose end decides when all have ended. Settled here:
 
 * `--priority` decides first, as under `backfill`; and what does not fit yet is not overtaken by what would
   delay it, either.
-* Nobody waits for ever: of two that run equally long, the later one goes first only if it comes within
-  longest / urgency * ln(service of the earlier / its own) of the other.
+* Nobody waits for ever where times are bounded: of two that run equally long, the later one goes first only
+  if it comes within longest / urgency * ln(service of the earlier / its own) of the other. What a job
+  expects beyond its time limit does not count, so the bound is the longest limit's where all jobs have one.
 * A time limit says how long a job runs at most: it counts as its service, but not in its response, and in
   the longest only where no job says what it expects. So nobody gains by naming none or a long one.
 * A job that says nothing counts as one as long as the longest, and only its waiting speaks for it. Where no
@@ -22,10 +23,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from math import log
 
-from rm.core.model.job import Job
+from rm.core.model.job import Job, JobSpec
 from rm.core.model.progress import gpus_of
 from rm.core.model.snapshot import Snapshot
 from rm.policies.queue.backfill import BackfillOptions, BackfillPolicy
@@ -51,11 +51,11 @@ class ResponsePolicy(BackfillPolicy):
 
     def order(self, pending: Sequence[Job], snapshot: Snapshot) -> Iterable[Job]:
         now_us, urgency = snapshot.now_us, self._urgency
-        longest_us = _longest_us(chain(pending, (snapshot.jobs[number] for number in snapshot.placed)))
+        longest_us = _longest_us(snapshot.jobs.values())
 
         def key(job: Job) -> tuple[int, float, int, int]:
             spec = job.spec
-            runs_us = spec.expected_us
+            runs_us = _expected_us(spec)
             at_most_us = runs_us if runs_us is not None else spec.time_limit_us
             service = max(1, longest_us if at_most_us is None else at_most_us) * max(1, gpus_of(job))
             response_us = max(0, now_us - job.submitted_us) + (runs_us or 0)
@@ -65,12 +65,22 @@ class ResponsePolicy(BackfillPolicy):
         return sorted(pending, key=key)
 
 
+def _expected_us(spec: JobSpec) -> int | None:
+    expected_us, limit_us = spec.expected_us, spec.time_limit_us
+    return expected_us if expected_us is None or limit_us is None else min(expected_us, limit_us)
+
+
 def _longest_us(jobs: Iterable[Job]) -> int:
-    """The longest expected run time, else the longest limit; at least 1."""
+    """Of those that have not ended: the longest expected run time, else the longest limit; at least 1. All
+    of them count, not those of one pass, so that each pass has the same order."""
     expected_us = limit_us = 0
     for job in jobs:
-        expected_us = max(expected_us, job.spec.expected_us or 0)
-        limit_us = max(limit_us, job.spec.time_limit_us or 0)
+        spec = job.spec
+        said_us, at_most_us = spec.expected_us, spec.time_limit_us
+        if said_us is not None and said_us > expected_us and not job.state.final:
+            expected_us = max(expected_us, _expected_us(spec) or 0)
+        if at_most_us is not None and at_most_us > limit_us and not job.state.final:
+            limit_us = at_most_us
     return max(1, expected_us or limit_us)
 
 
