@@ -233,6 +233,7 @@ def test_of_a_users_mails_a_bounded_number_waits(caplog: pytest.LogCaptureFixtur
         tell(user)
     assert begun.wait(60)
     assert heard.items == [("mallory", "100 mails of mallory wait already")] * 50
+    assert 0 < sum("100 mails of mallory wait already" in text for text in caplog.messages) < 50
     go_on.set()
     heard.wait(lambda _: len(heard.items) == 151)
     tell("mallory")  # who has none that wait any more

@@ -65,7 +65,8 @@ class Mailer:
         self._thread: threading.Thread | None = None
 
     def tell(self, intent: Intent, mail: Mail, settled: Callable[[str], None]) -> None:
-        """Send it in a while; `settled` hears "" or why it was given up, in another thread."""
+        """Send it in a while; `settled` hears "" or why it was given up: at once, in this thread, if it cannot
+        wait for its turn, else in another."""
         if self._letters is None:
             settled(NOWHERE)
             return
@@ -78,7 +79,9 @@ class Mailer:
                 self._wait_for_turn(_Order(intent, mail, settled))
                 self._changed.notify()
         if not fits:
-            settled(f"{self._most_waiting} mails of {mail.user} wait already")
+            why = f"{self._most_waiting} mails of {mail.user} wait already"
+            self._record(mail, why)
+            settled(why)
 
     def close(self) -> None:
         """What waits stays in the outbox, for the next daemon."""
@@ -106,12 +109,13 @@ class Mailer:
 
     def _record(self, mail: Mail, failed: str) -> None:
         """Few: the job's story has each."""
-        if not self._pace.take():
-            self._left_out += 1
-            return
-        more = f" ({self._left_out} more are left out here)" if self._left_out else ""
+        with self._changed:
+            if not self._pace.take():
+                self._left_out += 1
+                return
+            more = f" ({self._left_out} more are left out here)" if self._left_out else ""
+            self._left_out = 0
         log.error("mail of job %d to %s: %s%s", mail.job, mail.to, failed, more)
-        self._left_out = 0
 
     def _wait_for_turn(self, order: _Order) -> None:
         self._waiting.setdefault(order.mail.user, deque()).append(order)
