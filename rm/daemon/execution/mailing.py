@@ -65,8 +65,8 @@ class Mailer:
         self._thread: threading.Thread | None = None
 
     def tell(self, intent: Intent, mail: Mail, settled: Callable[[str], None]) -> None:
-        """Send it in a while; `settled` hears "" or why it was given up: at once, in this thread, if it cannot
-        wait for its turn, else in another."""
+        """Send it in a while; `settled` hears "" or why it was given up: at once, in this thread, where it
+        cannot wait for its turn, else in another."""
         if self._letters is None:
             settled(NOWHERE)
             return
