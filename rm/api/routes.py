@@ -143,7 +143,7 @@ ROUTES: Sequence[Route] = (
     Route("GET", "/v1/jobs/starts", "starts", "When jobs that wait are expected to start, those that start "
           "first.", reasons.Starts),
     Route("GET", "/v1/jobs/priorities", "priorities",
-          "What the priorities of jobs are made of that wait or run.", reasons.Priorities),
+          "What makes up the priorities of waiting and running jobs.", reasons.Priorities),
     Route("GET", "/v1/jobs/priority-weights", "priority_weights", "What each part of a priority is at most.",
           reasons.PriorityWeights),
     Route("GET", "/v1/jobs/steps", "job_steps", "What `srun` ran of these jobs, by job, attempt and step.",

@@ -171,7 +171,7 @@ class Client(Topics):
         return self._ask.get(Starts, "jobs", "starts")
 
     def priorities(self) -> Sequence[Priority]:
-        """What the priorities of jobs are made of that wait or run, where the queue policy has such sums."""
+        """What makes up the priorities of waiting and running jobs, where the queue policy has such sums."""
         return self._ask.get(Priorities, "jobs", "priorities").priorities
 
     def priority_weights(self) -> PriorityWeights:

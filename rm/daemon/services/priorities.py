@@ -1,4 +1,4 @@
-"""What the priorities of jobs are made of that wait or run."""
+"""What makes up the priorities of waiting and running jobs."""
 
 from __future__ import annotations
 

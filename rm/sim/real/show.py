@@ -8,7 +8,7 @@ from statistics import fmean
 
 from rm.sim.real import picture
 from rm.sim.real.compare import Found, ahead, over_seeds
-from rm.sim.real.systems import IDEAL, OURS, SYSTEMS
+from rm.sim.real.systems import IDEAL, OURS
 
 PAGE = Path("docs") / "real-workloads.md"
 IMAGES = Path("docs") / "images" / "real"
@@ -80,11 +80,6 @@ def update(root: Path, name: str, found: Found, ours: str = OURS) -> list[Path]:
 
 def slug(name: str) -> str:
     return "-".join("".join(c if c.isalnum() else " " for c in name.replace("×", "x")).split()).lower()
-
-
-def systems_table() -> list[str]:
-    """The systems, for the page."""
-    return [f"| `{name}` | {one.what} | `{one.placement}` | `{one.comm}` |" for name, one in SYSTEMS.items()]
 
 
 def _begins(name: str) -> str:
