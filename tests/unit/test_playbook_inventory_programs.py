@@ -112,7 +112,13 @@ def test_a_program_answers_as_to_ansible(tmp_path: Path, meta: bool) -> None:
     assert ours == theirs
 
 
-def test_a_plugin_builds_upon_the_sources_before_it_and_on_sealed_variables(tmp_path: Path) -> None:
+def test_a_plugin_builds_upon_the_sources_before_it_on_sealed_variables_and_on_no_module_that_lies_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("ansible/__init__.py", "ansible/__main__.py", "runpy.py", "yaml.py"):
+        (tmp_path / "here" / module).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "here" / module).write_text("raise SystemExit('it was run')")
+    monkeypatch.chdir(tmp_path / "here")
     first = answering(tmp_path / "1", {"web": {"hosts": ["b", "a"]}, "_meta": {"hostvars": HOSTVARS}})
     (tmp_path / "2.yml").write_text(CONSTRUCTED)
     (tmp_path / "group_vars").mkdir()

@@ -18,6 +18,9 @@ SYSTEM = (
     "/usr/lib/python3*/site-packages",
     "/usr/local/lib/python3*/dist-packages",
 )
+# what begins a program of `-c`: nothing is imported from the current directory,
+# where anybody may have put it. Of a Python before 3.11 no option says so without leaving out more
+NOT_FROM_HERE = "import sys;sys.path=[p for p in sys.path if p];"
 
 
 def _beside(program: str) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rm.adapters.playbook.installed import installed, python_with_ansible
+from rm.adapters.playbook.installed import NOT_FROM_HERE, installed, python_with_ansible
 from rm.adapters.playbook.trust import others_may_write, ways_to
 from rm.errors import ConfigError
 from rm.playbook.inventory.answered import groups_of, object_of
@@ -16,6 +16,7 @@ from rm.playbook.inventory.inventory import WRITE_OUT
 from rm.playbook.model.located import Map
 
 PROGRAM = (b"#!", b"\x7fE")
+ANSIBLE = NOT_FROM_HERE + "import runpy;runpy.run_module('ansible',run_name='__main__',alter_sys=True)"
 STRICT = {
     "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true",
     "ANSIBLE_DEPRECATION_WARNINGS": "false",
@@ -60,7 +61,7 @@ def of_plugin(
         )
     whose = f"ansible-inventory for {path}"
     asked = [word for source in sources for word in ("-i", source)]
-    argv = [python_with_ansible(), "-m", "ansible", "inventory", *asked, "--list", "--export"]
+    argv = [python_with_ansible(), "-c", ANSIBLE, "inventory", *asked, "--list", "--export"]
     ends = [_holding(password) for password in passwords]
     try:
         argv += [word for end in ends for word in ("--vault-password-file", f"/dev/fd/{end}")]

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rm.adapters.playbook.installed import packages, python_with_ansible
+from rm.adapters.playbook.installed import NOT_FROM_HERE, packages, python_with_ansible
 from rm.adapters.playbook.plugin_program import unwired, wired
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.own.place import Installed
@@ -24,8 +24,7 @@ if TYPE_CHECKING:  # few playbooks bring plug-ins along
 
 KINDS = ("filter", "test", "lookup")
 PROGRAM = Path(__file__).with_name("plugin_program.py")
-# nothing is imported from the current directory: that is left out before the first import of a file
-BEGIN = "import sys;sys.path=[p for p in sys.path if p];exec(compile(sys.argv.pop(1),'plugins','exec'))"
+BEGIN = NOT_FROM_HERE + "exec(compile(sys.argv.pop(1),'plugins','exec'))"
 
 
 @dataclass(frozen=True, slots=True)
