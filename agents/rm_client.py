@@ -29,6 +29,7 @@ ANSWER_S = 60.0  # that the daemon has to come
 SILENCE_S = 120.0  # of a daemon that has come: it gives a command less
 PIECE_BYTES = 64 << 10
 RUN_HERE = ("salloc",)  # whose command is of this host: it needs rm's own programs, which a host may have
+RMS = b"written by `rmx slurm-shims`"  # rm/cli/program_files.py writes it
 LOCALTIME, ZONES = "/etc/localtime", "zoneinfo/"
 
 
@@ -46,7 +47,7 @@ def main(words):
     end_by_signals()
     try:
         if words[0] in RUN_HERE:
-            another(words[0], words[1:])
+            another(words[0], words[1:], RMS)
         return run(words[0], words[1:])
     except NoAnswer as error:
         sys.stderr.write("%s: error: %s\n" % (words[0], error))
@@ -158,21 +159,23 @@ def done(kind, number, said):
     return errno.ENOSYS, b""
 
 
-def another(name, words):
-    """Become the next program of that name in PATH that is not a job's own; returns where there is none."""
+def another(name, words, mark=b""):
+    """Become the next program of that name in PATH that is not a job's own, and that begins with the mark in
+    its text; returns where there is none."""
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         program = os.path.join(folder, name)
         try:
-            if os.access(program, os.X_OK) and not is_a_jobs_own(program):
+            if os.access(program, os.X_OK) and is_other(program, mark):
                 os.execv(program, [name, *words])
         except OSError as error:  # such as one of a shared directory, whose interpreter this host lacks
             sys.stderr.write("%s: %s cannot be started here: %s.\n" % (name, program, error.strerror))
 
 
-def is_a_jobs_own(program):
-    """Does it only start a module of this folder? See rm_stream_hub.PROGRAM."""
+def is_other(program, mark):
+    """A job's own only starts a module of this folder: see rm_stream_hub.PROGRAM."""
     with open(program, "rb") as file:
-        return b"import rm_" in file.read(4096)
+        start = file.read(4096)
+    return mark in start and b"import rm_" not in start
 
 
 if __name__ == "__main__":

@@ -345,9 +345,9 @@ def main(words):
             return 0
         job = environ.get("SLURM_JOB_ID", "")
         if values.get("jobid", job) != job:
-            from rm_client import another  # few steps need it
+            from rm_client import RMS, another  # few steps need it
 
-            another("srun", words)
+            another("srun", words, RMS)
         return run(values, command, environ, " ".join(["srun", *words]))
     except Wrong as error:
         say("error: %s" % error)

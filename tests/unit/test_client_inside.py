@@ -19,6 +19,7 @@ import pytest
 
 from rm.adapters import client_process
 from rm.adapters.client_process import run_client
+from rm.cli import program_files
 from rm.cli.slurm.inside import PROGRAMS
 from rm.cli.slurm.program import ABSENT
 from rm.protocol import clients as wire
@@ -75,6 +76,25 @@ def test_both_ends_know_the_same_commands() -> None:
         *ABSENT,
         "salloc",
     }  # which is refused with a sentence
+
+
+@pytest.mark.parametrize("words", [("rm_client.py", "salloc", "true"), ("rm_srun.py", "--jobid=43", "true")])
+def test_no_slurms_command_takes_the_place_of_rms(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """A host may still have Slurm's, for which 43 is another job."""
+    for name in ("salloc", "srun"):
+        for folder, text in (("slurms", ""), ("rms", f"# {program_files.MARK}\n")):
+            path = tmp_path / folder / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(f"#!/bin/sh\n{text}echo {folder} $0 $*\n")
+            path.chmod(0o755)
+
+    def said(*folders: str) -> str:
+        env = {"PATH": os.pathsep.join(str(tmp_path / folder) for folder in folders), "SLURM_JOB_ID": "1"}
+        argv = [sys.executable, str(AGENTS / words[0]), *words[1:]]
+        return subprocess.run(argv, capture_output=True, text=True, env=env, check=False).stdout
+
+    assert said("slurms") == ""
+    assert said("slurms", "rms").startswith("rms ")
 
 
 def test_both_ends_speak_alike() -> None:
