@@ -284,6 +284,9 @@ def test_commands_are_taken_at_a_prompt(slurm: Slurm, monkeypatch: pytest.Monkey
     assert found.code == 1
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     assert slurm("scontrol") == (0, "scontrol: \n", "")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("ONELI\nshow job 1\nexi\nbogus\n"))
+    shortened = slurm("scontrol")
+    assert (shortened.code, len(shortened.out.splitlines()), shortened.err) == (0, 4, "")
     assert slurm("scontrol", "quit") == (0, "", "")
     assert slurm("scontrol", "help").out == slurm("scontrol", "--help").out
 

@@ -15,8 +15,12 @@ ENDING = ("exit", "quit")
 SETTING = ("details", "oneliner")  # for the commands that follow, as the options of these names
 
 
-def commands(options: dict[str, str], run: Callable[[Sequence[str], Mapping[str, str]], int]) -> int:
-    """Each by `run`, with these options; FAILED once one has failed."""
+def commands(
+    options: dict[str, str],
+    whole: Callable[[str], str],
+    run: Callable[[Sequence[str], Mapping[str, str]], int],
+) -> int:
+    """Each by `run`, with these options; FAILED once one has failed. `whole`: of a keyword's beginning."""
     code, before = 0, ""
     if sys.stdin.isatty():
         import readline  # noqa: F401  for `input`: a line can be edited, and one from before called back
@@ -31,7 +35,7 @@ def commands(options: dict[str, str], run: Callable[[Sequence[str], Mapping[str,
         if not words:
             continue
         before = line
-        verb = words[0].lower()
+        verb = whole(words[0])
         if verb in ENDING:
             break
         if verb in SETTING:

@@ -68,12 +68,25 @@ def run(words: Sequence[str]) -> int:
         raise UsageError("No command is named.", "Write: scontrol show job ID. In a job there is no prompt.")
     from rm.cli.slurm.control.prompt import commands
 
-    return commands(dict(given.options), _command)
+    return commands(dict(given.options), _verb, _command)
 
 
 def _command(words: Sequence[str], options: Mapping[str, str]) -> int:
-    verb, *rest = words
-    acts: dict[str, Callable[[list[str]], int]] = {
+    verb, acts = _verb(words[0]), _acts(options)
+    if verb in REFUSED:
+        raise UsageError(f"'{verb}' is not supported.", REFUSED[verb])
+    if verb not in acts:
+        known = ", ".join(act for act in acts if act not in OF_PROMPT)
+        raise UsageError(f"invalid keyword: {verb}.", f"Known are {known}.")
+    return acts[verb]([*words[1:]])
+
+
+def _verb(word: str) -> str:
+    return _whole(word, (*_acts({}), *REFUSED))
+
+
+def _acts(options: Mapping[str, str]) -> dict[str, Callable[[list[str]], int]]:
+    return {
         "hold": lambda jobs: _each(jobs, lambda client, job: client.hold(job)),
         "uhold": lambda jobs: _each(jobs, lambda client, job: client.hold(job, uhold=True)),
         "release": lambda jobs: _each(jobs, _release),
@@ -91,13 +104,6 @@ def _command(words: Sequence[str], options: Mapping[str, str]) -> int:
         "wait_job": _wait,
         "write": _write,
     }
-    verb = _whole(verb, (*acts, *REFUSED))
-    if verb in REFUSED:
-        raise UsageError(f"'{verb}' is not supported.", REFUSED[verb])
-    if verb not in acts:
-        known = ", ".join(act for act in acts if act not in OF_PROMPT)
-        raise UsageError(f"invalid keyword: {verb}.", f"Known are {known}.")
-    return acts[verb](rest)
 
 
 def _whole(word: str, known: Iterable[str]) -> str:
