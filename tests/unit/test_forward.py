@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from rm.cli.jobs.enter import one_number
+from rm.cli.session import Session
 from rm.cli.jobs.forward import listening, ports
 from rm.client.forwarding import REFUSED, RELAY
 from rm.errors import UsageError
@@ -28,7 +29,7 @@ def test_what_is_no_port_is_refused(word: str) -> None:
 @pytest.mark.parametrize("word", ["42.0", "42.batch"])
 def test_a_step_is_no_job_to_enter(word: str) -> None:
     with pytest.raises(UsageError, match=f"'{word}' is a step"):
-        one_number(word)
+        one_number(Session(None, None), word)
 
 
 def test_a_port_that_is_taken_is_said() -> None:
