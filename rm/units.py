@@ -33,11 +33,17 @@ _DURATION_UNITS = {
     "d": DAY_US, "day": DAY_US, "days": DAY_US, "w": 7 * DAY_US, "week": 7 * DAY_US, "weeks": 7 * DAY_US,
 }  # fmt: skip
 # compiled when they are first used: a client needs few of them, and waits for each
-_NUMBER_UNIT = r"\s*(\d+)(?:\.(\d+))?\s*([a-zA-Zµ]+)"
-_QUANTITY = r"(\d+)(?:\.(\d+))?\s*([a-zA-Z/]*)\Z"
-_CLOCK = r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?\Z"
+# Python reads no more than 4,300 digits: more than 99 are no number
+_NUMBER_UNIT = r"\s*(\d{1,99})(?:\.(\d{1,99}))?\s*([a-zA-Zµ]+)"
+_QUANTITY = r"(\d{1,99})(?:\.(\d{1,99}))?\s*([a-zA-Z/]*)\Z"
+_CLOCK = r"(?:(\d{1,99})-)?(\d{1,99})(?::(\d{1,99}))?(?::(\d{1,99}))?\Z"
 _DAYS = r"\d+-\Z"
 _UNLIMITED = ("UNLIMITED", "INFINITE", "-1")
+
+
+def number_of(text: str) -> int | None:
+    """The whole number of ASCII digits, 99 at most; None: it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 99 else None
 
 
 def _scaled(whole: str, fraction: str | None, unit: int, up: bool = False) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rm.errors import UsageError
-from rm.units import MINUTE_US, parse_time_limit_us
+from rm.units import MINUTE_US, number_of, parse_time_limit_us
 
 NONE = "none"
 MINUTES = "minutes"
@@ -53,8 +53,9 @@ def words_of(limits: Mapping[str, int]) -> str:
 
 
 def _number(name: str, text: str) -> int:
-    if text.isascii() and text.isdigit():
-        return int(text)
+    number = number_of(text)
+    if number is not None:
+        return number
     if name.rpartition(".")[2] == MINUTES:
         limit_us = parse_time_limit_us(text)
         if limit_us is not None:

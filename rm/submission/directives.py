@@ -22,6 +22,7 @@ from rm.submission.options import (
 )
 from rm.submission.remarks import Remarks
 from rm.submission.script import is_text
+from rm.units import number_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def of_environment(environment: Mapping[str, str], remarks: Remarks, prefix: str
             continue
         option, value = _BY_LONG.get(name) or _OFF[name], text
         if option.takes == FLAG:
-            if not (text in ("", "yes") or (text.isdecimal() and int(text))):
+            if not (text in ("", "yes") or number_of(text)):
                 continue  # as sbatch has it: any other value leaves the option unset
             values |= supported(option, name not in _OFF, f"{variable} in the environment", remarks)
         elif value or option.takes == MAYBE:

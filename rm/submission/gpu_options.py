@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from rm.submission.remarks import Remarks
 
-_NUMBER = r"(?:([A-Za-z][\w.-]*)[:=])?(\d+)\Z"
-_BIND = r"(?:verbose,)?(none|single|per_task)(?::([1-9]\d*))?\Z"
+_NUMBER = r"(?:([A-Za-z][\w.-]*)[:=])?(\d{1,99})\Z"
+_BIND = r"(?:verbose,)?(none|single|per_task)(?::([1-9]\d{0,98}))?\Z"
 RESOURCES = "gpu"  # what --gres may name
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-_NODES = r"(\d+)(?:-(\d+))?\Z"
+_NODES = r"(\d{1,99})(?:-(\d{1,99}))?\Z"
 _MEMORY = ("mem", "mem_per_cpu", "mem_per_gpu")
 _COUNTS = ("ntasks", "ntasks_per_node", "cpus_per_task", "cpus_per_gpu", "ntasks_per_gpu")
 
@@ -43,13 +43,14 @@ def count(values: Mapping[str, Any], key: str, least: int = 1) -> int | None:
     text = values.get(key)
     if text is None:
         return None
-    if not (str(text).isdecimal() and str(text).isascii()) or int(text) < least:
+    number = units.number_of(str(text))
+    if number is None or number < least:
         option = key.replace("_", "-")
         raise UsageError(
             f"--{option} is '{text}', and must be a whole number of at least {least}.",
             refusal=Refusal.BAD_NUMBER,
         )
-    return int(text)
+    return number
 
 
 def resources(values: Mapping[str, Any], remarks: Remarks) -> dict[str, Any]:

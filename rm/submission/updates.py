@@ -18,7 +18,7 @@ from rm.submission.begin import begin_us
 from rm.submission.gpu_options import gpu_options
 from rm.submission.resources import count
 
-_NODES = r"(\d+)(?:-(\d+))?\Z"
+_NODES = r"(\d{1,99})(?:-(\d{1,99}))?\Z"
 # what an empty value makes of a field: as if the option had not been given
 _EMPTY: dict[str, dict[str, Any]] = {
     "time": {"time_limit_us": None},

@@ -12,7 +12,7 @@ from rm.cli.jobs.attended import Attendance, Signals, as_step, at_terminal, begi
 from rm.cli.jobs.run import session_of
 from rm.cli.session import Session, completes, one_job
 from rm.errors import NotFound, UsageError
-from rm.units import parse_hosts
+from rm.units import number_of, parse_hosts
 
 
 def one_number(session: Session, word: str) -> int:
@@ -43,8 +43,8 @@ def shell(session: Session, /, host: str, job: str, command: tuple[str, ...]) ->
     It is in the job's control group and has its user, its environment and what it sees of the host. In a
     JOB.STEP these are the step's, on the step's first host unless another is named.
     """
-    name, dot, step = job.partition(".")
-    in_step = int(step) if dot and step.isdecimal() else None
+    name, _, step = job.partition(".")
+    in_step = number_of(step)
     number = one_number(session, job if in_step is None else name)
     if in_step is not None:
         host = host or _host_of_step(session, number, in_step)

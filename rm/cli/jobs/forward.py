@@ -14,6 +14,7 @@ from rm.cli.output import note
 from rm.cli.session import Session, completes
 from rm.client.forwarding import Forwarding
 from rm.errors import Conflict, NotFound, RmError, UsageError
+from rm.units import number_of
 
 WAIT_S = 10.0  # one question for the job's end
 
@@ -26,7 +27,7 @@ def ports(word: str) -> tuple[int, int]:
     """
     there, colon, here = word.partition(":")
     words = (there, here if colon else there)
-    numbers = [int(text) if text.isascii() and text.isdigit() else -1 for text in words]
+    numbers = [-1 if (number := number_of(text)) is None else number for text in words]
     if not (1 <= numbers[0] <= 65535 and 0 <= numbers[1] <= 65535):
         raise UsageError(
             f"'{word}' names no port.",

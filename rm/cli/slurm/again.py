@@ -8,16 +8,20 @@ from collections.abc import Callable
 
 from rm.errors import UsageError
 from rm.submission import place
+from rm.units import number_of
+
+LATEST_S = 1 << 32  # the clock takes no more than twice that
 
 
 def again_and_again(text: str, once: Callable[[], int]) -> int:
     """Until somebody interrupts it, or it fails; the code of `once`. `text`: the seconds between two."""
-    if not text.isdecimal() or not int(text):
-        raise UsageError(f"--iterate={text} is not a number of seconds.", "Write --iterate=5.")
+    seconds = number_of(text)
+    if not seconds:
+        raise UsageError(f"--iterate={text:.80} is not a number of seconds.", "Write --iterate=5.")
     while True:
         print(time.strftime("%a %b %d %H:%M:%S %Y"))
         if code := once():
             return code
         print(flush=True)
         sys.stdout.flush()
-        place.here.pause(int(text))
+        place.here.pause(min(seconds, LATEST_S))

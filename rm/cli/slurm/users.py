@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pwd
 
+from rm.units import number_of
+
 
 def entry_of(user: str) -> pwd.struct_passwd | None:
     """None: this machine does not know the user."""
@@ -16,7 +18,8 @@ def entry_of(user: str) -> pwd.struct_passwd | None:
 def named_by(word: str) -> str | None:
     """The name of the user whom the word names, or whose id it is; None: there is none."""
     try:
-        return pwd.getpwuid(int(word)).pw_name if word.isdecimal() else pwd.getpwnam(word).pw_name
+        number = number_of(word)
+        return (pwd.getpwnam(word) if number is None else pwd.getpwuid(number)).pw_name
     except (KeyError, OverflowError):
         return None
 

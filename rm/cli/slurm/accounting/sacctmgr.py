@@ -26,7 +26,7 @@ from rm.cli.slurm.accounting.sacctmgr_fields import (
 )
 from rm.cli.slurm.words import Options, read
 from rm.errors import UsageError
-from rm.units import GIB, MINUTE_US, parse_memory_bytes, parse_time_limit_us
+from rm.units import GIB, MINUTE_US, number_of, parse_memory_bytes, parse_time_limit_us
 
 if TYPE_CHECKING:
     from rm.api.sharing import Accounts
@@ -388,11 +388,12 @@ def _count(name: str, text: str) -> int | None:
 
 
 def _whole(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
+    number = number_of(text)
+    if number is None:
         raise UsageError(
             f"{name}={text:.80} is no whole number.", "Write 0 or more, or -1 for a limit that goes."
         )
-    return int(text)
+    return number
 
 
 def _number(name: str, text: str) -> float:

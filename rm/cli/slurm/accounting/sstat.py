@@ -15,7 +15,7 @@ from rm.cli.slurm.accounting.sacct import printed, read_fields
 from rm.cli.slurm.accounting.sacct_fields import script_hosts
 from rm.cli.slurm.words import Options, read
 from rm.errors import NotFound, UsageError
-from rm.units import fold_hosts
+from rm.units import fold_hosts, number_of
 
 if TYPE_CHECKING:
     from rm.api.job_steps import JobStep, StepUsed
@@ -105,8 +105,9 @@ def _lines(client: Client, word: str, everything: bool) -> Iterable[Line]:
     """Source: sstat(1), "--jobs": without a step the one with the lowest number that runs, with --allsteps
     all of them. Where none runs it is the script, of which Slurm's says nothing unless it is named."""
     ref, _, step = word.partition(".")
-    if step not in ("", BATCH) and not step.isdecimal():
-        raise UsageError(f"'{word}' is no step.", "Write 42.0 or 42.batch.")
+    named = number_of(step)
+    if step not in ("", BATCH) and named is None:
+        raise UsageError(f"'{word:.80}' is no step.", "Write 42.0 or 42.batch.")
     job = client.job(parse_id(ref))
     now = client.used_now(job.id)
     for host in now.silent:
@@ -118,8 +119,8 @@ def _lines(client: Client, word: str, everything: bool) -> Iterable[Line]:
     numbers = sorted(used.keys() - over - {SCRIPT})
     if step == BATCH or (not step and not numbers and SCRIPT in used):
         chosen = [SCRIPT]
-    elif step:
-        chosen = [int(step)]
+    elif named is not None:
+        chosen = [named]
     else:
         chosen = numbers if everything else numbers[:1]
     if not chosen or any(number not in used or number in over for number in chosen):

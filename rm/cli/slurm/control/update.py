@@ -12,7 +12,7 @@ from rm.cli.shown import ends_by_us
 from rm.errors import UsageError
 from rm.submission.begin import begin_us
 from rm.submission.updates import fields_of
-from rm.units import parse_time_limit_us
+from rm.units import number_of, parse_time_limit_us
 
 if TYPE_CHECKING:
     from rm.cli.slurm.changing import Changing
@@ -131,10 +131,11 @@ def _ending_at(text: str) -> Change:
 def _sharing(name: str, value: str) -> Change:
     """Slurm's YES, or a number but 0, lets other jobs onto the job's processors, and so ends --exclusive. NO
     takes that back and ends --exclusive=user; it makes no job exclusive. Seen of Slurm 22.05."""
-    shares = value.upper() == "YES" or (value.isdecimal() and int(value) > 0)
-    if not shares and value.upper() not in ("", "NO") and not value.isdecimal():
+    number = number_of(value)
+    shares = value.upper() == "YES" or bool(number)
+    if not shares and value.upper() not in ("", "NO") and number is None:
         raise UsageError(
-            f"Invalid {name} value: {value}.",
+            f"Invalid {name} value: {value:.80}.",
             "Write YES or NO; `rmx set ID exclusive=yes` gives a job whole hosts.",
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, get_args
 
 from rm.errors import UsageError
-from rm.units import parse_time_limit_us
+from rm.units import number_of, parse_time_limit_us
 
 if TYPE_CHECKING:
     from rm.client import Client
@@ -67,9 +67,10 @@ def _state(value: str) -> str:
 
 
 def _number(key: str, value: str) -> int:
-    if not (value.isascii() and value.isdigit()):
+    number = number_of(value)
+    if number is None:
         raise UsageError(f"{key} is '{value:.80}'.", "Write a whole number.")
-    return int(value)
+    return number
 
 
 def _minutes(value: str) -> int | None:

@@ -14,7 +14,7 @@ from rm.cli.slurm.refusals import words_of
 from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import Conflict, NotFound, Refusal, RmError, UsageError
-from rm.units import parse_hosts
+from rm.units import number_of, parse_hosts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,17 +87,18 @@ def _named(word: str) -> tuple[JobId, int | None]:
         raise UsageError(f"Invalid job id {word}") from None
     if not dot:
         return job, None
-    if not (step.isascii() and step.isdecimal()):
+    number = number_of(step)
+    if number is None:
         raise UsageError(
-            f"Invalid job id {word}: a step has a number.",
+            f"Invalid job id {word:.80}: a step has a number.",
             f"`scancel --batch --signal=TERM {name}` reaches the job's script.",
         )
     if job.tasks and not job.tasks.isdigit():
         raise UsageError(
             f"Invalid job id {word}: a step is of one element.",
-            f"Name each, as in {job.each()[0]}.{int(step)}.",
+            f"Name each, as in {job.each()[0]}.{number}.",
         )
-    return job, int(step)
+    return job, number
 
 
 def _signal(given: Given) -> int | None:
