@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from rm.cli.jobs.enter import one_number
-from rm.cli.session import Session
 from rm.cli.jobs.forward import listening, ports
+from rm.cli.session import Session
 from rm.client.forwarding import REFUSED, RELAY
 from rm.errors import UsageError
 from tests.ports import Kept
