@@ -94,7 +94,12 @@ def _door(spool, folder):
             return _connect(path)
         except (FileNotFoundError, ConnectionRefusedError):  # it does not listen yet
             time.sleep(LOOKS_S)
-    why = "Job %d does not run on %s, or was started by an agent from before such jobs could be entered."
+    why = "Job %d does not run on %s."
+    if asks and there.alive():
+        why = (
+            "Job %d on %s lets nobody in: the host's disk takes nothing more, or an agent has started it "
+            "from before such jobs could be entered."
+        )
     raise SpoolError("no-such-session", why % (folder.job, os.uname().nodename))
 
 

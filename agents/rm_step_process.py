@@ -14,15 +14,19 @@ def listen(folder, user):
     """The socket on which the attempt's steps are asked for; the user alone may connect."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     path = folder.at(SOCKET)
-    mask = os.umask(0o177)
-    try:
-        sock.bind(path)
-    finally:
-        os.umask(mask)
-    if os.getuid() == 0:
-        os.chown(path, user.uid, user.gid)
-    sock.listen(128)
-    sock.setblocking(False)
+    with contextlib.ExitStack() as failed:
+        failed.callback(sock.close)
+        mask = os.umask(0o177)
+        try:
+            sock.bind(path)
+        finally:
+            os.umask(mask)
+        failed.callback(os.unlink, path)  # else nobody could bind it later
+        if os.getuid() == 0:
+            os.chown(path, user.uid, user.gid)
+        sock.listen(128)
+        sock.setblocking(False)
+        failed.pop_all()
     return sock
 
 

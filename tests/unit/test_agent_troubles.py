@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -21,9 +22,11 @@ from tests.fakes import PATIENCE_S
 
 sys.path.insert(0, str(AGENTS))
 import rm_attempts
+import rm_attend
 import rm_cgroup
 import rm_room
 import rm_spool
+import rm_step_process
 from rm_step_peer import SOCKET
 
 
@@ -119,6 +122,44 @@ def test_who_enters_a_job_that_has_just_ended_is_told_that(tmp_path: Path) -> No
     answer = json.loads(done.stdout)
     assert answer["code"] == "no-such-session"
     assert answer["error"].startswith("Job 7 does not run on ")
+
+
+def test_a_door_that_could_not_be_made_can_be_made_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = rm_spool.Spool(str(tmp_path)).folder(7, 1)
+    Path(folder.path).mkdir(parents=True)
+    user = SimpleNamespace(uid=os.getuid(), gid=os.getgid())
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "")
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "getuid", lambda: 0)
+        full.setattr(os, "chown", refuse)
+        with pytest.raises(OSError, match="28"):
+            rm_step_process.listen(folder, user)
+    rm_step_process.listen(folder, user).close()
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"), [(True, "the host's disk takes nothing more"), (False, "does not run")]
+)
+def test_who_is_not_let_into_a_job_hears_whether_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: bool, said: str
+) -> None:
+    monkeypatch.setattr(rm_attend, "OPENS_S", 0.0)
+    folder = rm_spool.Spool(str(tmp_path)).folder(7, 1)
+    Path(folder.path).mkdir(parents=True)
+    os.mkfifo(folder.at("control"))
+    control, lock = os.open(folder.at("control"), os.O_RDWR), os.open(folder.path, os.O_RDONLY)
+    if runs:
+        rm_spool.fcntl.flock(lock, rm_spool.fcntl.LOCK_EX)
+    asked = {"job": 7, "attempt": 1, "session": "abcdefgh", "begin": {"argv": ["true"]}}
+    with pytest.raises(rm_spool.SpoolError, match=said):
+        rm_attend._connected(str(tmp_path), asked)
+    os.close(control)
+    os.close(lock)
 
 
 class Race:
