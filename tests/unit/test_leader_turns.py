@@ -345,6 +345,19 @@ def test_what_waits_in_one_turn_to_be_more_is_counted_together(
     house.leader.stop()
 
 
+def test_a_change_after_which_no_more_waits_stops_no_later_submission(house: House) -> None:
+    """The last job of its user has gone when the next turn looks at what the change was granted."""
+    changes = house.service.changes
+    for nice in (1, 2):
+        (job,) = submit(house, [builders.spec(hold=True)])
+        update = JobUpdate(nice=nice)
+        asyncio.run(changes.update(job, "alice", update, lambda user: True, False))
+        asyncio.run(changes.cancel_all([job], "alice"))
+    (his,) = submit(house, [builders.spec(user="bob", hold=True)])
+    asyncio.run(changes.update(his, "bob", update, lambda user: True, False))
+    assert house.store.jobs()[-1].spec.nice == 2
+
+
 def test_what_a_turn_grants_counts_no_more_when_it_is_over() -> None:
     backlog, specs = Backlog(2, 1_000_000, 10), [builders.spec(), builders.spec(mem_bytes_per_task=2)]
     for turn in ("one", "another"):

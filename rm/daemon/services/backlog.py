@@ -27,6 +27,9 @@ class Load:
     demands: Counter[Demand] = field(default_factory=Counter)
     left: Counter[Demand] = field(default_factory=Counter)
 
+    def __bool__(self) -> bool:
+        return bool(self.jobs or self.bytes or self.demands)
+
 
 @dataclass(frozen=True, slots=True)
 class Admission:
@@ -124,9 +127,9 @@ class Backlog:
         """In this turn of the leader. What was granted in another one is there, or was refused after all."""
         with self._lock:
             if turn is not self._turn:
-                for asked in self._grown:
+                grown, self._turn, self._grown = self._grown, turn, []
+                for asked in grown:
                     self._subtract_all(asked)
-                self._turn, self._grown = turn, []
         return self
 
     def admit(self, specs: Sequence[JobSpec], asked: dict[str, Load] | None = None) -> Admission:
@@ -148,9 +151,11 @@ class Backlog:
         Raises:
             Conflict: a user would have too many jobs waiting, or too large or too different ones.
         """
+        asked = {user: more for user, more in asked.items() if more}
         with self._lock:
             self._grant(asked)
-            self._grown.append(asked)
+            if asked:
+                self._grown.append(asked)
 
     def _grant(self, asked: dict[str, Load]) -> None:
         for user, more in asked.items():
@@ -221,12 +226,14 @@ class Backlog:
             self._subtract(user, less)
 
     def _subtract(self, user: str, less: Load) -> None:
-        load = self._loads[user]
+        load = self._loads.get(user)
+        if load is None:  # less than nothing is nothing: a slip in the count must stop nobody
+            return
         load.jobs -= less.jobs
         load.bytes -= less.bytes
         for demand, jobs in less.demands.items():
             load.demands[demand] -= jobs
             if not load.demands[demand]:
                 del load.demands[demand]
-        if not (load.jobs or load.bytes or load.demands):
+        if not load:
             del self._loads[user]
