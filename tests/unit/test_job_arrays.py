@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -546,3 +547,26 @@ def test_sets_that_have_no_text_yet_say_what_those_with_one_say(moves: list[tupl
     assert msgspec.json.encode(lazy) == msgspec.json.encode(eager)
     assert hash(lazy) == hash(eager)
     assert lazy != eager.moved(1 << 20, "running")
+
+
+class ReadMeanwhile(dict[str, int]):
+    """Bits of an array whose text another thread asks for while they are copied."""
+
+    array: Array
+
+    def keys(self) -> Any:
+        assert self.array.waiting == "0-3999"
+        return super().keys()
+
+    def __iter__(self) -> Iterator[str]:  # without it a dict is copied by none of its methods
+        return super().__iter__()
+
+
+def test_a_set_whose_text_is_asked_for_while_the_array_changes_is_not_lost() -> None:
+    array = Array().changed({"waiting": (1 << 4_000) - 1})
+    bits = array.__dict__["_masks"] = ReadMeanwhile(array.__dict__["_masks"])
+    bits.array = array
+    made = array.changed({}, limit=2)
+    assert "waiting" not in bits, "the text has taken their place"
+    assert made.any_in("waiting")
+    assert made.waiting == "0-3999"

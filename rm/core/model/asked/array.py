@@ -77,10 +77,11 @@ class Array:
     def changed(self, sets: dict[str, int], **others: int) -> Array:
         """With these sets, and these numbers, in place of what it has."""
         made = object.__new__(Array)
+        masks = {**self._masks, **sets}  # before the texts: another thread may put one in the place of bits
         made.__dict__.update(self.__dict__, **others)
         for name in sets:
             made.__dict__.pop(name, None)
-        made.__dict__["_masks"] = {**self._masks, **sets}
+        made.__dict__["_masks"] = masks
         return made
 
     def __eq__(self, other: object) -> bool:
