@@ -19,6 +19,11 @@ class EndedJobs:
         self._sizes: dict[int, int] = {}
         self.size_bytes = 0
 
+    def copy(self) -> EndedJobs:
+        own = EndedJobs()
+        own._sizes, own.size_bytes = dict(self._sizes), self.size_bytes
+        return own
+
     def note(self, job: Job) -> None:
         """A version of a job, which may have ended."""
         if job.state.final and job.array_task is None:

@@ -109,6 +109,7 @@ def copied(state: ClusterState) -> ClusterState:
         "dependents": Dependents(),
         "touches": Touches(),
         "waits": Waits(),
+        "ended": state.ended.copy(),
         "ledger": state.ledger.copy(),
         "tally": state.tally.copy(),
     }
