@@ -2,6 +2,7 @@
 
 import os
 
+from rm_steps_aside import refuse_led_away
 from rm_steps_base import StepFailed, asks, execute, must, plain_environment, state_diff, tool
 from rm_steps_write import account
 
@@ -280,6 +281,7 @@ def _ssh_key(run, args, result, changes):
         changes.append("ssh key " + path)
         if run.check:
             return
+        refuse_led_away(path + "/")  # ssh-keygen writes to where a link leads
         folder = os.path.dirname(path)
         if not os.path.isdir(folder):
             os.makedirs(folder, 0o700)

@@ -21,37 +21,74 @@ def aside_of(path):
     return os.path.join(directory, ".%s.rm-new" % name[:200])
 
 
-def refuse_led_away(path):
-    """Root follows another user's link on the way to `path` only to what is that user's own: who makes his
-    `.ssh` a link to root's would else be given what a playbook writes there. The last name is looked at where
-    `path` ends in a /."""
+def refuse_led_away(path, user=None):
+    """Root follows a link that another user has made, or may move since its directory is his, on the way to
+    `path` only to what is that user's own: who makes his `.ssh` a link to root's would else be given what a
+    playbook writes there. Where it leads to nothing, the directory that exists counts. The last name is
+    looked at where `path` ends in a /. With `user` (a number) it has to be his, whose link it may be. Says
+    whether there was such a link."""
     if os.geteuid() != 0:
-        return
+        return False
     # in a user namespace the root outside of it is another one
-    roots, here, links = {0, os.stat("/").st_uid}, "/", 0
+    roots, here, links, diverted = {0, os.stat("/").st_uid}, "/", 0, False
     left = os.path.join(os.getcwd(), os.path.dirname(path)).split("/")[::-1]
+    path = path.rstrip("/") or "/"
     while left:
         name = left.pop()
+        if not isinstance(name, str):
+            _refuse_end(here, name, path)
+            continue
         if name in ("", "."):
             continue
         at = os.path.normpath(os.path.join(here, name))  # no link is in `here`
         try:
             seen = os.lstat(at)
-            leads_to = os.stat(at)
         except OSError:
-            return  # what is not there is not written to, or made by root
+            # root makes what is not there; a `..` would lead from there to anywhere
+            for end in (one for one in left if not isinstance(one, str)):
+                _refuse_end("/" if ".." in left else here, end, path)
+            return diverted
         if not stat_module.S_ISLNK(seen.st_mode):
             here = at
             continue
         links += 1
         if links > LINKS_MOST:
             raise StepFailed("Too many links are on the way to %s." % path)
-        if seen.st_uid not in roots and leads_to.st_uid != seen.st_uid:
-            told = "%s, on the way to %s, is a link of another user's to what is not his. Name the real path."
+        makers = {seen.st_uid, os.stat(here).st_uid} - roots
+        diverted = diverted or bool(makers)
+        if makers:
+            left.append((at, makers if user is None else {user}))
+        if diverted and _of_processes(seen.st_dev):
+            told = "%s, on the way to %s, leads to what a process has open. Name the real path."
             raise StepFailed(told % (at, path))
         target = os.readlink(at)
         left += target.split("/")[::-1]
         here = "/" if os.path.isabs(target) else here
+    return diverted
+
+
+def _refuse_end(here, end, path):
+    """Where a link of another user's leads, `here`, has to be his: who made it, or may move it, alone."""
+    import pwd
+
+    link, owners = end
+    if {os.stat(here).st_uid} == owners:
+        return
+    names = []
+    for number in sorted(owners):
+        try:
+            names.append(pwd.getpwuid(number).pw_name)
+        except KeyError:
+            names.append(str(number))
+    told = "%s, on the way to %s, is a link that another user made or may move. It leads to what is not %s's."
+    raise StepFailed((told + " Name the real path.") % (link, path, "'s and ".join(names)))
+
+
+def _of_processes(device):
+    """Is it the file system of /proc, whose links lead by no name, also to what a user has mounted?"""
+    number = "%d:%d" % (os.major(device), os.minor(device))
+    with open("/proc/self/mountinfo", "rb") as mounts:
+        return any(b" - proc " in one and one.split()[2] == number.encode() for one in mounts)
 
 
 def followed(path):

@@ -4,6 +4,7 @@ import codecs
 import os
 import re
 
+from rm_steps_aside import followed
 from rm_steps_base import StepFailed, absolute, digest, unpacked
 from rm_steps_write import put_content
 
@@ -41,6 +42,6 @@ def do_assemble(run, args):
         data += last
     dest = absolute(args["dest"])
     if args["follow"] and run.kind(dest) == "link":
-        dest = os.path.realpath(dest)
+        dest = followed(dest)
     result = put_content(run, dest, data, args)
     return dict(result, msg="OK", src=args["src"], checksum=digest(data))

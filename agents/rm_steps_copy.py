@@ -3,6 +3,7 @@
 import os
 import stat as stat_module
 
+from rm_steps_aside import followed
 from rm_steps_base import StepFailed, absolute, digest, unpacked
 from rm_steps_file import do_file
 from rm_steps_write import put_content
@@ -46,7 +47,7 @@ def do_copy(run, args):
 
 
 def _followed(run, dest, args):
-    return os.path.realpath(dest) if args.get("follow") and run.kind(dest) == "link" else dest
+    return followed(dest) if args.get("follow") and run.kind(dest) == "link" else dest
 
 
 def _directory_of(args):

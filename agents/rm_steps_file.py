@@ -2,10 +2,12 @@
 
 import os
 
-from rm_steps_aside import aside_of, refuse_led_away, sync_directory
+from rm_steps_aside import aside_of, followed, refuse_led_away, sync_directory
 from rm_steps_base import StepFailed, absolute, expanded, state_diff
-from rm_steps_labels import fix_labels
+from rm_steps_labels import NAMES, fix_labels
 from rm_steps_write import described, fix_attributes, wanted_ids, write_file
+
+_KEPT = ("owner", "group", "mode", "access_time", "modification_time", *NAMES)
 
 
 def do_file(run, args):
@@ -16,9 +18,9 @@ def do_file(run, args):
     if state == "absent":
         refuse_led_away(path)
         return _absent(run, path, kind)
-    followed = kind == "link" and args.get("follow", True) and state not in ("link", "hard")
-    refuse_led_away(path + "/" if followed else path)
-    target = os.path.realpath(path) if followed else path
+    leads = kind == "link" and args.get("follow", True) and state not in ("link", "hard")
+    refuse_led_away(path)
+    target = followed(path) if leads else path
     if state == "directory":
         _directory(run, path, target, kind, args, changes)
     elif state == "link":
@@ -35,7 +37,7 @@ def do_file(run, args):
         fix_attributes(run, target, args, changes)
         _times(run, target, args, changes, None)
     result = {"changed": bool(changes), "diff": state_diff(run, path, changes), **described(run, target)}
-    shown = target if followed and state != "touch" else path
+    shown = target if leads and state != "touch" else path
     if args["path"].endswith("/") and shown == path:
         shown = os.path.join(path, "")
     if state in ("link", "hard"):
@@ -137,11 +139,14 @@ def _link(run, path, kind, args, changes):
     real = os.path.join(os.path.dirname(path), source)
     if run.kind(os.path.normpath(real)) == "absent" and not os.path.exists(real) and not args.get("force"):
         raise StepFailed("%s does not exist; 'force' would make a link to it nevertheless." % real)
+    follows, target = args.get("follow", True), path
+    kept = [name for name in _KEPT if args.get(name) is not None]
+    if follows and kept:
+        # where the task itself says what its link leads to, another user may have made only those after it
+        target = followed(path if args.get("src") is None else os.path.join(os.path.dirname(path), source))
     same = kind == "link" and path not in run.planned["paths"] and os.readlink(path) == source
     _place(run, path, kind, args, changes, lambda at: os.symlink(source, at), same, "link to %s" % source)
-    follows = args.get("follow", True)
-    if (os.path.exists if follows else os.path.lexists)(path) and path not in run.planned["paths"]:
-        target = os.path.realpath(path) if follows else path
+    if kept and (os.path.exists if follows else os.path.lexists)(path) and path not in run.planned["paths"]:
         fix_attributes(run, target, args, changes)
         _times(run, target, args, changes, None)
 
@@ -151,6 +156,7 @@ def _hard(run, path, kind, args, changes):
     if args.get("src") is None and not linked:
         raise StepFailed("State 'hard' needs 'src'.")
     source = path if args.get("src") is None else absolute(args["src"])
+    refuse_led_away(source)
     if run.kind(source) == "absent":
         raise StepFailed("%s does not exist." % source)
     seen = kind == "file" and path not in run.planned["paths"] and os.path.exists(source)

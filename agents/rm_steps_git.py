@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 
+from rm_steps_aside import refuse_led_away
 from rm_steps_base import (
     StepFailed,
     absolute,
@@ -163,6 +164,8 @@ class Checkout:
 
 def do_git(run, args):
     checkout = Checkout(args)
+    for path in filter(None, (checkout.dest, args["separate_git_dir"])):
+        refuse_led_away(path + "/")
     references = None
     result = {"changed": False, "before": None, "remote_url_changed": False}
     if checkout.dest is None or (not args["clone"] and not checkout.there()):

@@ -3,6 +3,7 @@
 import os
 import re
 
+from rm_steps_aside import followed
 from rm_steps_base import StepFailed, absolute, content_diff
 from rm_steps_text import make_way
 from rm_steps_write import fix_attributes, put_content
@@ -155,8 +156,8 @@ def _lines_of(text):
 
 def do_ini_file(run, args):
     path = absolute(args["path"])
-    if run.kind(path) == "link":
-        path = os.path.realpath(path) if args["follow"] else path
+    if args["follow"] and run.kind(path) == "link":
+        path = followed(path)
     old, said = run.read(path), []
     if old is None and not args["create"]:
         raise StepFailed("Destination %s does not exist!" % path, rc=257)

@@ -2,8 +2,8 @@
 
 import os
 import re
-import stat as stat_module
 
+from rm_steps_aside import refuse_led_away
 from rm_steps_base import StepFailed, expanded, state_diff
 from rm_steps_file import do_file
 from rm_steps_write import fix_attributes, put_content
@@ -12,9 +12,6 @@ _TYPES = re.compile(
     r"(?:^|[\s,])((?:sk-)?(?:ssh-(?:rsa|dss|ed25519|xmss)|ecdsa-sha2-\S+|ssh-ed25519)(?:-cert-v\d+)?"
     r"(?:@openssh\.com)?)\s+(\S+)\s*(.*)$"
 )
-
-
-LINKS_MOST = 40  # as of the kernel's own
 
 
 class Key:
@@ -65,8 +62,9 @@ def do_authorized_key(run, args):
     path = expanded(args["path"] or os.path.join(who.pw_dir, ".ssh", "authorized_keys"))
     folder = os.path.dirname(path)
     linked = os.path.islink(folder)
-    _refuse_diverted(folder if args["follow"] else path, folder, who)
-    if linked and (args["manage_dir"] or not args["path"]):
+    # lines that are no keys are kept: who makes the file a link would get a copy of any file
+    diverted = refuse_led_away(path + "/", who.pw_uid)
+    if diverted or (linked and (args["manage_dir"] or not args["path"])):
         _refuse_another_s(folder, who)
     if args["follow"] and os.path.islink(path):
         path = os.path.realpath(path)
@@ -110,47 +108,15 @@ def do_authorized_key(run, args):
     return result
 
 
-def _refuse_diverted(path, folder, who):
-    """Root goes through no link that another than root has put, or may have moved, there, unless it leads to
-    what is the key's user's own, and `folder`, which the keys are in, is his as well."""
-    # in a user namespace the root outside of it is another one
-    roots = {0, os.geteuid(), os.stat("/").st_uid}
-    left, here, links, diverted = os.path.join(os.getcwd(), path).split("/")[::-1], "/", 0, False
-    while left:
-        name = left.pop()
-        if name in ("", "."):
-            continue
-        at = os.path.normpath(os.path.join(here, name))  # no link is in `here`
-        try:
-            seen = os.lstat(at)
-        except OSError:
-            break  # what is not there yet is made by root
-        if not stat_module.S_ISLNK(seen.st_mode):
-            here = at
-            continue
-        links += 1
-        if links > LINKS_MOST:
-            raise StepFailed("Too many links are on the way to %s." % path)
-        if not {seen.st_uid, os.stat(here).st_uid} <= roots:
-            diverted = True
-            _refuse_another_s(at, who)
-        left += os.readlink(at).split("/")[::-1]
-        if os.path.isabs(os.readlink(at)):
-            here = "/"
-    if diverted:
-        _refuse_another_s(folder, who)
-
-
-def _refuse_another_s(path, who):
-    """A user who makes his `.ssh` a link would get what it leads to: root's own `.ssh`, or all of /etc. One
-    who makes the file a link would get a copy of any file, since lines that are no keys are kept."""
-    try:
-        owner = os.stat(path).st_uid
-    except OSError:
-        return  # it leads nowhere, and nothing is written there
-    if owner != who.pw_uid:
+def _refuse_another_s(folder, who):
+    """A user who makes his `.ssh` a link would get what it leads to: root's own `.ssh`, or all of /etc. Of
+    what is not there yet the directory counts that it is made in."""
+    there = os.path.join(os.getcwd(), folder)
+    while not os.path.exists(there):
+        there = os.path.dirname(there)
+    if os.stat(there).st_uid != who.pw_uid:
         told = "%s leads by a link to what is not %s's; 'path' may name the file where it really is."
-        raise StepFailed(told % (path, who.pw_name))
+        raise StepFailed(told % (folder, who.pw_name))
 
 
 def _line(key):

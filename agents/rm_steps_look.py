@@ -3,6 +3,7 @@
 import os
 import stat as stat_module
 
+from rm_steps_aside import refuse_led_away
 from rm_steps_base import StepFailed, digest_of_file, expanded
 from rm_steps_write import fix_attributes, mode_from, name_of
 
@@ -225,6 +226,7 @@ def do_tempfile(run, args):
     if place is not None and not os.path.isdir(expanded(place)):
         raise StepFailed("%s is not a directory." % place)
     place = expanded(place) if place else None
+    refuse_led_away(os.path.join(place or tempfile.gettempdir(), ""))
     if args["state"] == "directory":
         path = tempfile.mkdtemp(args["suffix"], args["prefix"], place)
     else:

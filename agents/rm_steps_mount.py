@@ -2,6 +2,7 @@
 
 import os
 
+from rm_steps_aside import refuse_led_away
 from rm_steps_base import StepFailed, execute, must, plain_environment, state_diff, tool
 from rm_steps_write import put_content
 
@@ -94,6 +95,7 @@ def do_mount(run, args):
                 raise StepFailed("Error rmdir %s: %s" % (path, problem.strerror)) from None
         changes.append("removed directory")
     if state in ("mounted", "ephemeral"):
+        refuse_led_away(path + "/")
         if run.kind(path) == "absent":
             changes.append("created directory")
             if not run.check:

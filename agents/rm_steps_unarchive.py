@@ -4,12 +4,11 @@ import contextlib
 import os
 import stat as stat_module
 
-from rm_steps_aside import aside_of, refuse_led_away, set_aside, sync_directory
+from rm_steps_aside import LINKS_MOST, aside_of, refuse_led_away, set_aside, sync_directory
 from rm_steps_base import StepFailed, absolute, expanded, must, state_diff, tool, unpacked
 from rm_steps_write import described, fix_attributes, mode_from, set_mode, wanted_ids
 
 BLOCK = 1 << 20
-LINKS_MOST = 40  # on one way, as the kernel follows
 # by their first bytes, Ansible's names for what reads them: its TarArchive takes all that tar knows by itself
 _HANDLERS = ((b"PK", "ZipArchive"), (b"\x1f\x8b", "TgzArchive"))
 
@@ -372,6 +371,9 @@ def _into(run, args, dest, source):
             path = os.path.normpath(os.path.join(dest, member.name))
             if path == dest:
                 continue  # the destination itself keeps its mode
+            refuse_led_away(path)
+            if member.kind == "hard":
+                refuse_led_away(os.path.join(dest, member.target))
             ids = None if args.get("owner") or args.get("group") else _ids(member)
             why = _differs(member, path, dest, args, ids) if os.path.isdir(dest) else "missing"
             if why:

@@ -98,6 +98,7 @@ def mode_from(wanted, old, is_directory=False):
 
 def fix_attributes(run, path, args, changes):
     """Owner and mode of an existing (or planned) path; what differs is noted in `changes` and put right."""
+    refuse_led_away(path)
     if not run.check:
         clear_aside(path)
     uid, gid = wanted_ids(run, args)
@@ -213,6 +214,7 @@ def write_output(path, line, env=None):
     if old is not None and stat_module.S_ISDIR(old.st_mode):
         raise StepFailed("%s is a directory." % path)
     if old is not None and not stat_module.S_ISREG(old.st_mode):  # /dev/null
+        refuse_led_away(path + "/")
         fd = os.open(path, os.O_WRONLY)
         try:
             code, _, err = execute(argv, env=env, stdout=fd)
@@ -311,6 +313,7 @@ def put_content(run, path, data, args):
 
 def remove_file(run, path):
     """Take a file away; its diff."""
+    refuse_led_away(path)
     diff = content_diff(run, path, run.read(path), None)
     if not run.check:
         os.unlink(path)

@@ -180,13 +180,15 @@ def test_a_link_in_a_copied_tree_leads_nothing_elsewhere(tmp_path: Path, remote:
     os.chown(dest / "sub", 0, -1, follow_symlinks=False)
     (dest / "sub").unlink()
     (dest / "sub").symlink_to(other / "sub")
-    (other / "sub").mkdir()
+    (other / "sub").mkdir(0o711)
+    os.chown(other / "sub", owner, -1)  # whose the tree is by then, and who may move the link
     done("copy", **given)
     assert (dest / "conf").lstat().st_uid == owner
     assert (dest / "conf").read_text() == (other / "sub/f").read_text() == "new\n"
     seen = other / "f"
     assert (seen.read_text(), mode(seen), seen.stat().st_uid) == ("old\n", 0o600, 0)
-    assert [path.stat().st_uid for path in (other, other / "sub", other / "sub/f")] == [0, 0, owner]
+    assert [path.stat().st_uid for path in (other, other / "sub", other / "sub/f")] == [0, owner, owner]
+    assert mode(other / "sub") == 0o711
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes links of another user's")

@@ -235,8 +235,8 @@ def test_a_linked_directory_of_keys_stays_its_owner_s(
     moved = pwd.struct_passwd((*nobody[:5], str(home), nobody[6]))
     monkeypatch.setattr(pwd, "getpwnam", lambda name: moved)
     given: dict[str, Any] = {"user": "nobody", "key": f"{KEY} mine", "manage_dir": manage}
-    assert "not nobody's;" in refused("authorized_key", **given)
-    assert "not nobody's;" in refused("authorized_key", **given, check=True)
+    assert "not nobody's" in refused("authorized_key", **given)
+    assert "not nobody's" in refused("authorized_key", **given, check=True)
     seen = other.stat()
     assert (seen.st_uid, stat.S_IMODE(seen.st_mode)) == (os.geteuid(), 0o755)
     assert (other / "authorized_keys").read_text() == f"{KEY}\n"
@@ -252,7 +252,7 @@ def test_a_file_of_keys_that_its_owner_links_to_another_s_file_gives_him_nothing
     secret.write_text("root:secret\n")
     path.symlink_to(secret)
     os.chown(path, pwd.getpwnam("nobody").pw_uid, -1, follow_symlinks=False)
-    assert "not nobody's;" in refused("authorized_key", user="nobody", path=str(path), key=KEY)
+    assert "not nobody's" in refused("authorized_key", user="nobody", path=str(path), key=KEY)
     assert (path.is_symlink(), secret.read_text()) == (True, "root:secret\n")
 
 
@@ -276,7 +276,7 @@ def test_no_link_of_a_user_on_the_way_to_his_keys_leads_to_another_s(
     for follow in (False, True):
         for check in (True, False):
             told = refused("authorized_key", **given, key=f"{KEY} mine", follow=follow, check=check)
-            assert "not nobody's;" in told
+            assert "not nobody's" in told
     assert (target / "authorized_keys").read_text() == f"{KEY}\n"
     assert (target / "authorized_keys").stat().st_uid == 0
     assert [(path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) for path in (other, other / "ssh")] == [
@@ -286,7 +286,7 @@ def test_no_link_of_a_user_on_the_way_to_his_keys_leads_to_another_s(
     (home / link).symlink_to("own")
     os.chown(home / link, nobody.pw_uid, -1, follow_symlinks=False)
     if link == "keys":  # a directory of another's in his own is not his
-        assert "not nobody's;" in refused("authorized_key", **given, key=f"{KEY} mine")
+        assert "not nobody's" in refused("authorized_key", **given, key=f"{KEY} mine")
         assert (home / "own/ssh").stat().st_uid == 0
     os.chown(home / "own/ssh", nobody.pw_uid, nobody.pw_gid)
     done("authorized_key", **given, key=f"{KEY} mine")

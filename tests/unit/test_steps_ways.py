@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import subprocess
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,10 @@ from tests.steps_request import done, one, refused
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes links of another user's")
 NOBODY = pwd.getpwnam("nobody").pw_uid
+LED = "is a link that another user made or may move"
 LINE = {"line": "a line", "owner": "nobody"}
+OPTION = {"section": "a", "option": "b", "value": "c", "owner": "nobody"}
+ACCESS = {"user": "nobody", "key": "ssh-ed25519 AAAA", "manage_dir": False}
 STEPS: list[tuple[str, dict[str, Any]]] = [
     ("copy", {"dest": "led/file", "content": "new", "owner": "nobody"}),
     ("copy", {"dest": "led/below/file", "content": "new"}),
@@ -26,6 +31,26 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
     ("file", {"path": "led/secret", "state": "absent"}),
     ("file", {"path": "led/link", "state": "link", "src": "/"}),
     ("file", {"path": "there", "state": "file", "mode": "0644"}),
+    ("file", {"path": "new", "state": "link", "src": "led/secret", "owner": "nobody"}),
+    ("file", {"path": "new", "state": "link", "src": "there", "mode": "0644"}),
+    ("file", {"path": "there", "state": "link", "mode": "0644"}),
+    ("file", {"path": "new", "state": "hard", "src": "led/secret", "owner": "nobody"}),
+    ("copy", {"dest": "there", "content": "new", "follow": True, "owner": "nobody"}),
+    ("ini_file", {"path": "there", "follow": True, **OPTION}),
+    ("ini_file", {"path": "led/ini", **OPTION}),
+    ("assemble", {"src": "parts", "dest": "there", "remote_src": True, "follow": True}),
+    ("replace", {"path": "led/secret", "regexp": "none", "replace": "", "owner": "nobody"}),
+    ("get_url", {"url": "file:///dev/null", "dest": "led/secret", "force": False, "owner": "nobody"}),
+    ("authorized_key", {"path": "there", "follow": True, **ACCESS}),
+]
+CREATING: list[tuple[str, dict[str, Any]]] = [
+    ("lineinfile", {"path": "none", "create": True, **LINE}),
+    ("blockinfile", {"path": "none", "create": True, "block": "a block", "owner": "nobody"}),
+    ("file", {"path": "none", "state": "touch", "owner": "nobody"}),
+    ("copy", {"dest": "none", "content": "new", "follow": True, "owner": "nobody"}),
+    ("ini_file", {"path": "none", "follow": True, **OPTION}),
+    ("assemble", {"src": "parts", "dest": "none", "remote_src": True, "follow": True}),
+    ("authorized_key", {"path": "none", "follow": True, **ACCESS}),
 ]
 
 
@@ -35,11 +60,13 @@ def prepared(tmp_path: Path, owner: int) -> tuple[Path, Path]:
     (led_to / "below").mkdir(parents=True)
     home.mkdir()
     (led_to / "secret").write_text("secret\n")
+    (led_to / "ini").write_text("[a]\nb = c\n")
+    (home / "parts").mkdir()
     (home / "led").symlink_to("../led_to")
     (home / "there").symlink_to(led_to / "secret")
     for path in (home, home / "led", home / "there"):
         os.chown(path, NOBODY, -1, follow_symlinks=False)
-    for path in (led_to, led_to / "below", led_to / "secret"):
+    for path in (led_to, led_to / "below", led_to / "secret", led_to / "ini"):
         os.chown(path, owner, -1)
     return home, led_to
 
@@ -49,7 +76,8 @@ def seen(path: Path) -> dict[str, tuple[int, int]]:
 
 
 def at(home: Path, given: dict[str, Any]) -> dict[str, Any]:
-    return {name: str(home / value) if name in ("dest", "path") else value for name, value in given.items()}
+    paths = {"dest", "path"} | ({"src"} if given.get("state") != "link" else set())
+    return {name: str(home / value) if name in paths else value for name, value in given.items()}
 
 
 @pytest.mark.parametrize(("module", "given"), STEPS)
@@ -59,9 +87,7 @@ def test_a_link_on_the_way_gives_its_user_nothing_of_root_s(
     home, roots = prepared(tmp_path, owner=0)
     before = seen(roots)
     for check in (True, False):
-        assert "is a link of another user's to what is not his" in refused(
-            module, check=check, **at(home, given)
-        )
+        assert LED in refused(module, check=check, **at(home, given))
     assert seen(roots) == before
     assert (roots / "secret").read_text() == "secret\n"
 
@@ -79,16 +105,99 @@ def test_an_archive_is_unpacked_through_no_link_of_a_user_to_what_is_root_s(tmp_
     (tmp_path / "file").write_text("new")
     archive = shutil.make_archive(str(tmp_path / "archive"), "tar", tmp_path, "file")
     given = {"src": archive, "dest": f"{home}/led", "remote_src": True}
-    assert "is a link of another user's to what is not his" in refused("unarchive", **given)
+    assert LED in refused("unarchive", **given)
     assert not (roots / "file").exists()
     done("unarchive", **{**given, "dest": str(roots)})
 
 
+@pytest.mark.parametrize("kind", [tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_no_entry_of_an_archive_goes_through_a_link_of_a_user_to_what_is_root_s(
+    tmp_path: Path, kind: bytes
+) -> None:
+    home, roots = prepared(tmp_path, owner=0)
+    before = seen(roots)
+    with tarfile.open(tmp_path / "archive", "w") as archive:
+        secret = tarfile.TarInfo("led/secret")
+        entry = tarfile.TarInfo("led/sub/new")
+        entry.type, entry.linkname = kind, "led/secret" if kind == tarfile.LNKTYPE else "secret"
+        for one_ in (secret, entry) if kind == tarfile.LNKTYPE else (entry,):
+            archive.addfile(one_)
+    for check in (True, False):
+        given = {"src": f"{tmp_path}/archive", "dest": str(home), "remote_src": True, "owner": "nobody"}
+        assert LED in refused("unarchive", check=check, **given)
+    assert seen(roots) == before
+
+
+def test_git_clones_through_no_link_of_a_user_to_what_is_root_s(tmp_path: Path) -> None:
+    home, roots = prepared(tmp_path, owner=0)
+    (home / "none").symlink_to("../led_to/none")
+    os.chown(home / "none", NOBODY, -1, follow_symlinks=False)
+    for dest in ("led", "led/new", "none"):
+        assert LED in refused("git", repo=f"{tmp_path}/repository", dest=f"{home}/{dest}")
+    given = {"dest": f"{home}/own", "separate_git_dir": f"{home}/led/new"}
+    assert LED in refused("git", repo=f"{tmp_path}/repository", **given)
+    assert "new" not in os.listdir(roots)
+
+
+@pytest.mark.parametrize("target", ["../led_to/none", "../led_to/no/none", "absent/../../led_to/none"])
+@pytest.mark.parametrize(("module", "given"), CREATING)
+def test_a_link_to_what_is_not_there_makes_nothing_in_a_directory_of_root_s(
+    tmp_path: Path, module: str, given: dict[str, Any], target: str
+) -> None:
+    home, roots = prepared(tmp_path, owner=0)
+    (home / "none").symlink_to(target)
+    os.chown(home / "none", NOBODY, -1, follow_symlinks=False)
+    before = seen(roots)
+    for check in (True, False):
+        assert LED in refused(module, check=check, **at(home, given))
+    assert seen(roots) == before
+
+
+@pytest.mark.parametrize(("module", "given"), CREATING)
+def test_a_user_s_link_to_what_is_not_there_is_followed_to_his_own_directory(
+    tmp_path: Path, module: str, given: dict[str, Any]
+) -> None:
+    home, his = prepared(tmp_path, owner=NOBODY)
+    (home / "none").symlink_to("../led_to/none")
+    os.chown(home / "none", NOBODY, -1, follow_symlinks=False)
+    assert not one(module, **at(home, given))["failed"]
+    assert (his / "none").exists()
+
+
 def test_root_s_own_links_are_followed(tmp_path: Path) -> None:
     home, roots = prepared(tmp_path, owner=0)
-    os.chown(home / "led", 0, -1, follow_symlinks=False)
+    for path in (home, home / "led"):
+        os.chown(path, 0, -1, follow_symlinks=False)
     done("copy", dest=f"{home}/led/file", content="new")
     assert (roots / "file").read_text() == "new"
+
+
+def test_a_link_of_root_s_that_a_user_may_move_counts_as_his(tmp_path: Path) -> None:
+    home, roots = prepared(tmp_path, owner=0)
+    os.chown(home / "led", 0, -1, follow_symlinks=False)
+    os.rename(home / "led", home / ".ssh")  # as the user may
+    assert LED in refused("copy", dest=f"{home}/.ssh/authorized_keys", content="new", owner="nobody")
+    assert "authorized_keys" not in os.listdir(roots)
+
+
+def test_root_makes_links_in_a_user_s_directory_to_what_is_root_s(tmp_path: Path) -> None:
+    home, roots = prepared(tmp_path, owner=0)
+    done("file", path=f"{home}/new", src=f"{roots}/secret", state="link")
+    done("file", path=f"{home}/new", src=f"{roots}/secret", state="link", mode="0640")
+    assert (roots / "secret").stat().st_mode & 0o7777 == 0o640
+
+
+def test_no_link_to_what_a_user_s_process_has_open_is_followed(tmp_path: Path) -> None:
+    home, his = prepared(tmp_path, owner=NOBODY)
+    with subprocess.Popen(["sleep", "600"], user=NOBODY, cwd=his) as process:
+        (home / "open").symlink_to(f"/proc/{process.pid}/cwd")
+        os.chown(home / "open", NOBODY, -1, follow_symlinks=False)
+        try:
+            told = refused("copy", dest=f"{home}/open/file", content="new")
+        finally:
+            process.kill()
+    assert "leads to what a process has open" in told
+    assert "file" not in os.listdir(his)
 
 
 def test_links_that_lead_to_each_other_come_to_an_end(tmp_path: Path) -> None:
