@@ -279,9 +279,9 @@ def _ssh_key(run, args, result, changes):
     path = os.path.join(who.pw_dir, args["ssh_key_file"] or ".ssh/id_%s" % args["ssh_key_type"])
     if not os.path.exists(path):
         changes.append("ssh key " + path)
+        refuse_led_away(path + "/")  # ssh-keygen writes to where a link leads
         if run.check:
             return
-        refuse_led_away(path + "/")  # ssh-keygen writes to where a link leads
         folder = os.path.dirname(path)
         if not os.path.isdir(folder):
             os.makedirs(folder, 0o700)

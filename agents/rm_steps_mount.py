@@ -59,6 +59,8 @@ def _with_entry(text, args, path, options):
 
 def do_mount(run, args):
     path, state = os.path.normpath(args["path"]), args["state"]
+    if state in ("mounted", "ephemeral"):
+        refuse_led_away(path + "/")
     fstab = args["fstab"] or "/etc/fstab"
     result = {"name": path, "fstab": fstab, "changed": False, "diff": []}
     options = _options(args)
@@ -95,7 +97,6 @@ def do_mount(run, args):
                 raise StepFailed("Error rmdir %s: %s" % (path, problem.strerror)) from None
         changes.append("removed directory")
     if state in ("mounted", "ephemeral"):
-        refuse_led_away(path + "/")
         if run.kind(path) == "absent":
             changes.append("created directory")
             if not run.check:

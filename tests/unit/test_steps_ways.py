@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pwd
 import shutil
@@ -15,6 +16,7 @@ import pytest
 from tests.steps_request import done, one, refused
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes links of another user's")
+base, write = (importlib.import_module(name) for name in ("rm_steps_base", "rm_steps_write"))
 NOBODY = pwd.getpwnam("nobody").pw_uid
 LED = "is a link that another user made or may move"
 LINE = {"line": "a line", "owner": "nobody"}
@@ -162,6 +164,23 @@ def test_a_user_s_link_to_what_is_not_there_is_followed_to_his_own_directory(
     os.chown(home / "none", NOBODY, -1, follow_symlinks=False)
     assert not one(module, **at(home, given))["failed"]
     assert (his / "none").exists()
+
+
+def test_programs_and_descriptors_go_through_no_link_of_a_user_to_what_is_root_s(tmp_path: Path) -> None:
+    home, roots = prepared(tmp_path, owner=0)
+    (home / "none").symlink_to("../led_to/none")
+    (home / "device").symlink_to("/dev/null")
+    for name in ("none", "device"):
+        os.chown(home / name, NOBODY, -1, follow_symlinks=False)
+    before = seen(roots)
+    assert LED in refused("tempfile", path=f"{home}/led")
+    assert LED in refused("user", name="nobody", generate_ssh_key=True, ssh_key_file=f"{home}/none")
+    fstab = {"fstab": f"{tmp_path}/fstab", "src": "none", "fstype": "tmpfs", "state": "mounted"}
+    assert LED in refused("mount", path=f"{home}/led/new", **fstab)
+    assert not (tmp_path / "fstab").exists()
+    with pytest.raises(base.StepFailed, match=LED):
+        write.write_output(f"{home}/device", "echo dump")
+    assert seen(roots) == before
 
 
 def test_root_s_own_links_are_followed(tmp_path: Path) -> None:
