@@ -211,3 +211,9 @@ def test_where_sshd_reads_another_part_of_pam_the_playbook_says_so(gated: Cluste
         assert "/usr/lib/pam.d/sshd" in str(report.failures())
     finally:
         gated.lab.exec(name, ["mv", "/etc/pam.d/sshd.moved", "/etc/pam.d/sshd"])
+
+
+def test_where_the_agents_are_older_the_playbook_says_what_to_run_first(gated: Cluster) -> None:
+    report = played(gated, rm_gate="sh -c 'exit 2'")  # as one does that is asked what it does not know
+    assert not report.ok
+    assert "Run the playbook agents first" in str(report.failures())
