@@ -166,8 +166,20 @@ def test_what_others_may_write_is_not_run(tmp_path: Path) -> None:
     (tmp_path / "x.yml").write_text(CONSTRUCTED)
     (tmp_path / "x.yml").chmod(0o666)
     for one in (source, below, str(tmp_path / "x.yml")):
-        with pytest.raises(ConfigError, match="Others may write"):
+        with pytest.raises(ConfigError, match=r"Others than root and you may write .* chmod o-w /"):
             read_inventory([one], programs=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_who_owns_an_inventory_is_said_where_that_is_the_trouble(tmp_path: Path) -> None:
+    source = answering(tmp_path / "inventory", GROUPS)
+    (tmp_path / "link").symlink_to(source)
+    os.chown(tmp_path / "link", 65534, -1, follow_symlinks=False)
+    with pytest.raises(ConfigError, match=rf"\. chown -h root {tmp_path}/link, or keep"):
+        read_inventory([str(tmp_path / "link")], programs=True)
+    os.chown(source, 65534, -1)
+    with pytest.raises(ConfigError, match=rf"\. chown root {source}, or keep"):
+        read_inventory([source], programs=True)
 
 
 def test_the_daemon_runs_none(tmp_path: Path) -> None:

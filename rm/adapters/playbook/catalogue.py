@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rm.adapters.playbook.shipped import shipped_directory, shipped_playbook
-from rm.adapters.playbook.trust import others_may_write, ways_to
+from rm.adapters.playbook.trust import closing, ways_to
 from rm.errors import Forbidden, NotFound, UsageError
 from rm.hints import did_you_mean
 from rm.quick_dataclass import dataclass
@@ -39,10 +39,10 @@ class Listed:
 
 def _must_be_ours(path: Path | str, far: bool = False) -> None:
     """Raises Forbidden where others could write it, or put something else there."""
-    if others_may_write(path, far):
+    if commands := closing(path, far):
         raise Forbidden(
             f"Others than root and the daemon's user may write {path}, which this user would run.",
-            f"chown root {path} && chmod o-w {path}",
+            commands,
         )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rm.adapters.playbook.installed import NOT_FROM_HERE, installed, python_with_ansible
-from rm.adapters.playbook.trust import others_may_write, ways_to
+from rm.adapters.playbook.trust import closing, ways_to
 from rm.errors import ConfigError
 from rm.playbook.inventory.answered import groups_of, object_of
 from rm.playbook.inventory.inventory import WRITE_OUT
@@ -22,9 +22,7 @@ STRICT = {
     "ANSIBLE_DEPRECATION_WARNINGS": "false",
     "ANSIBLE_NOCOLOR": "true",
 }
-SAID_MAX = (
-    500  # characters of what one says of its fault: Python's last ones tell it, and Ansible's first ones
-)
+SAID_MAX = 500  # characters of what one says of its fault: Python's last ones tell it, Ansible's first ones
 
 
 def is_program(path: Path) -> bool:
@@ -102,8 +100,8 @@ def _said(
 def _must_be_ours(path: Path) -> None:
     """Raises ConfigError where others could write it, or put something else there."""
     for number, way in enumerate(ways_to(path, set())):
-        if others_may_write(way, far=number > 0):  # the first is the file itself
+        if commands := closing(way, far=number > 0):  # the first is the file itself
             raise ConfigError(
-                f"Others may write {way}, and the inventory {path} would run code from there.",
-                f"chmod o-w {way}",
+                f"Others than root and you may write {way}, and the inventory {path} would run it.",
+                f"{commands}, or keep the inventory in a directory of your own.",
             )

@@ -11,9 +11,20 @@ from pathlib import Path
 def others_may_write(path: Path | str, far: bool = False, owned: bool = True) -> bool:
     """Whether everybody may write it or, with `owned`, it or the link that it is belongs to others. In a
     directory like /tmp nobody moves what is another's: one `far` above a file may be such. Raises OSError."""
-    about = os.stat(path)
-    foreign = owned and {about.st_uid, os.lstat(path).st_uid} - {0, os.geteuid()}
-    return bool(foreign or (about.st_mode & stat.S_IWOTH and not (far and about.st_mode & stat.S_ISVTX)))
+    return bool(closing(path, far, owned))
+
+
+def closing(path: Path | str, far: bool = False, owned: bool = True) -> str:
+    """The commands after which others may not write it; "" where they may not now. Raises OSError."""
+    about, itself, trusted = os.stat(path), os.lstat(path), {0, os.geteuid()}
+    commands = []
+    if owned and itself.st_uid not in trusted and stat.S_ISLNK(itself.st_mode):
+        commands.append(f"chown -h root {path}")
+    if owned and about.st_uid not in trusted:
+        commands.append(f"chown root {path}")
+    if about.st_mode & stat.S_IWOTH and not (far and about.st_mode & stat.S_ISVTX):
+        commands.append(f"chmod o-w {path}")
+    return " && ".join(commands)
 
 
 def ways_to(path: Path | str, seen: set[str]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rm.adapters.playbook.installed import with_folders
-from rm.adapters.playbook.trust import others_may_write, ways_to
+from rm.adapters.playbook.trust import closing, ways_to
 from rm.cli.output import note
 from rm.errors import UsageError
 from rm.playbook.read.ansible_settings import PLUGINS, Settings, read
@@ -30,10 +30,10 @@ def ansible_settings(
     except (OSError, UnicodeDecodeError) as problem:
         raise UsageError(f"{file} cannot be read: {problem}.") from None
     found = read(text, str(file or ""), environment, home, os.getcwd(), refused)
-    for path, name in _distrusted_code(found, ours):
+    for path, name, commands in _distrusted_code(found, ours):
         distrusted = UsageError(
             f"Others may write {path}, and a run would take code from there: '{name}' of Ansible's settings.",
-            f"chmod o-w {path}",
+            commands,
         )
         if refused is None:
             raise distrusted
@@ -43,16 +43,17 @@ def ansible_settings(
     return found
 
 
-def _distrusted_code(found: Settings, ours: bool) -> Iterator[tuple[str, str]]:
-    """What others may write of the directories with code and of what leads there, with the setting."""
+def _distrusted_code(found: Settings, ours: bool) -> Iterator[tuple[str, str, str]]:
+    """What others may write of the directories with code and of what leads there, with the setting and the
+    commands that end it."""
     told, seen = set[str](), set[str]()
     for name in PLUGINS:
         for path in _code_in(getattr(found, name), deep=name == "module_utils"):
             ways = [one for one in ways_to(path, seen) if one != path]
             for one, far in ((path, False), *((way, True) for way in ways)):
-                if one not in told and others_may_write(one, far, owned=ours):
+                if one not in told and (commands := closing(one, far, owned=ours)):
                     told.add(one)
-                    yield one, name
+                    yield one, name, commands
 
 
 def _code_in(directories: Sequence[str], deep: bool) -> Iterator[str]:
