@@ -123,7 +123,7 @@ def test_a_plugin_builds_upon_the_sources_before_it_on_sealed_variables_and_on_n
     (tmp_path / "2.yml").write_text(CONSTRUCTED)
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "group_vars" / "web").write_text(seal(b"size: 4\n", b"p"))
-    found = read_inventory([first, str(tmp_path / "2.yml")], Vault([b"p"]), programs=True)[0]
+    found = read_inventory([first, str(tmp_path / "2.yml")], Vault([b"x" * 70_000, b"p"]), programs=True)[0]
     assert list(found.hosts) == ["b", "a"]
     assert found.groups["odd"] == ("a",)
     assert found.groups["s_k4"] == ("b", "a")

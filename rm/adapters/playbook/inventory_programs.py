@@ -75,9 +75,10 @@ def of_plugin(
 
 
 def _holding(password: bytes) -> int:
-    """The end of a pipe from which the password is read. One is shorter than what a pipe holds."""
-    end, begin = os.pipe()
-    with os.fdopen(begin, "wb") as file:
+    """A file in memory of which the password is read: a pipe would hold no more than 64 KiB of it."""
+    end = os.memfd_create("vault-password")
+    os.fchmod(end, 0o600)  # ansible-core would run one that may be run
+    with open(end, "wb", closefd=False) as file:
         file.write(password)
     return end
 
