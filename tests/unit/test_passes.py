@@ -12,6 +12,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.host import Host, HostState, Zone
+from rm.core.model.job import JobState
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free
 from rm.core.registry import load
@@ -21,6 +22,7 @@ from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.plan import Plan
 from rm.policies.placement.steps import blockers
 from rm.policies.placement.steps.filters import refusal
+from rm.protocol.codes import Code
 from tests.builders import asked, host, job, profile, snapshot, spec
 from tests.examples import seeds
 from tests.turns import Calls
@@ -358,17 +360,21 @@ def test_what_never_fits_is_asked_few_times_in_a_pass(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("seed", seeds(4))
 def test_many_that_ask_for_the_same_are_decided_as_if_each_were_tried(queue: str, seed: int) -> None:
     """A pass tries the first of them, and the rest when those have had their turn."""
-    few, any_number = (cycle("first-fit", queue, placements=most) for most in (2, 0))
+    few = cycle("first-fit", queue, placements=2, refusals=2)
+    any_number = cycle("first-fit", queue)
     chance = random.Random(seed)
     alike = [spec("one", cpus_per_task=2), spec("two", ntasks=2, cpus_per_task=3), spec("nice", nice=3)]
+    alike += [spec("much", mem_gib=10 + i, priority=i) for i in range(3)]
     behind = placed = 0
-    for now_us in range(SECOND_US, 60 * SECOND_US, SECOND_US):
+    for now_us in range(SECOND_US, 40 * SECOND_US, SECOND_US):
         state, events = few.state, list[ev.Event]()
         for i in range(chance.choice((0, 0, 40))):
             events.append(ev.JobSubmitted(state.next_job + i, chance.choice(alike)))
         for job_id in sorted(state.placed):
-            if chance.random() < 0.8:
-                job = state.jobs[job_id]
+            job = state.jobs[job_id]
+            if chance.random() < 0.2:
+                events.append(ev.LaunchFailed(job_id, job.attempt, job.tasks[0].host, Code.NO_LOG, ""))
+            elif chance.random() < 0.8:
                 events += [
                     ev.TaskExited(job.id, job.attempt, t.host, t.rank, 0, 0, now_us, now_us)
                     for t in job.tasks
@@ -385,9 +391,11 @@ def test_many_that_ask_for_the_same_are_decided_as_if_each_were_tried(queue: str
                 )
             )
         events += [ev.ReleaseRequested(j, "alice") for j in state.pending if state.jobs[j].held]
+        cancelled = [j.id for j in state.jobs.values() if j.state is JobState.CANCELLED]
+        events += [ev.RequeueRequested(j, "alice") for j in chance.sample(cancelled, min(2, len(cancelled)))]
         if chance.random() < 0.2:
             name = chance.choice(sorted(state.hosts))
-            drained = state.hosts[name].state is not HostState.UP
+            drained = state.hosts[name].drained_by
             events.append(ev.HostResumed(name, "root") if drained else ev.HostDrained(name, "", "root"))
         outcomes = [few.step(events, now_us)]
         while few.next_due_us() == 0:
@@ -404,6 +412,8 @@ def test_many_that_ask_for_the_same_are_decided_as_if_each_were_tried(queue: str
             assert my_why is not None
             assert their_why is not None
             assert my_why.code is their_why.code
+        for kind, waits in [*few.blocked.waiting.items(), *few.blocked.rest.behind.items()]:
+            assert {few.state.jobs[j].demand for j in waits if j in few.state.pending} <= {kind}
     assert behind > 0
     assert placed > 20
 
@@ -432,3 +442,20 @@ def test_a_pass_looks_at_few_however_many_ask_for_the_same(monkeypatch: pytest.M
             one.step([], now_us)
     assert len(one.state.pending) <= 1_000 - 3 * len(one.state.placed)
     assert max(looked) <= 4
+
+
+def test_a_requeued_job_waits_with_those_that_ask_for_the_same_now() -> None:
+    """It avoids other hosts than when it waited last."""
+    one, whole = cycle("first-fit", "priority"), spec("whole", exclusive=True)
+    one.step([ev.JobSubmitted(1, spec("last", exclusive=True, nice=9))], 1)
+    one.step([ev.JobSubmitted(n, whole) for n in range(2, 7)], 2)
+    last = one.state.jobs[1]
+    one.step([ev.LaunchFailed(1, last.attempt, last.tasks[0].host, Code.NO_LOG, "")], 3)
+    avoiding = one.state.jobs[1]
+    assert one.blocked.waiting[avoiding.demand] == {1: None}
+    one.step([ev.CancelRequested(1, "alice")], 4)
+    one.step([ev.RequeueRequested(1, "alice")], 5)
+    assert one.state.jobs[1].avoid == ()
+    assert avoiding.avoid != ()
+    assert avoiding.demand not in one.blocked.waiting
+    assert 1 in one.blocked.waiting[one.state.jobs[1].demand]

@@ -154,6 +154,7 @@ def back_to_queue(ctx: Context, job: Job) -> None:
             exit_signal=None,
         )
     )
+    ctx.state.changed[job.id] = None  # it avoids other hosts than when it waited last
     ctx.state.enqueue(job.id)
 
 
