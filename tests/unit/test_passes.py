@@ -10,6 +10,7 @@ import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
+from rm.core.model.asked.demand import Demand
 from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.host import Host, HostState, Zone
 from rm.core.model.job import JobState
@@ -444,6 +445,30 @@ def test_a_pass_looks_at_few_however_many_ask_for_the_same(monkeypatch: pytest.M
     assert max(looked) <= 4
 
 
+def test_a_pass_compares_few_demands_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried is gone through once for all that have some behind their first, not once for each."""
+    one = cycle("first-fit", "priority", placements=2, refusals=50)
+    state = one.state
+    one.step([ev.JobSubmitted(n, spec("whole", exclusive=True)) for n in range(1, 5)], 1)
+    while one.next_due_us() == 0:
+        one.step([], 2)
+    kinds = [spec(mem_bytes_per_task=1 + i) for i in range(1_000)]
+    one.step([ev.JobSubmitted(state.next_job + i, asks) for i, asks in enumerate(kinds * 5)], 3)
+    while one.next_due_us() == 0:
+        one.step([], 4)
+    compared, snapshots = (Calls(monkeypatch, *of) for of in ((Demand, "__eq__"), (ClusterState, "snapshot")))
+    events: list[ev.Event] = [ev.HostDrained("h0", "", "root")]
+    turns = most = 0
+    while turns == 0 or one.next_due_us() == 0:
+        compared.count = 0
+        one.step(events, 5)
+        assert bool(one.blocked.rest) is (one.next_due_us() == 0)
+        events, turns, most = [], turns + 1, max(most, compared.count)
+    assert turns > 10
+    assert most < 10 * len(state.pending)
+    assert snapshots.count < 10 * turns
+
+
 def test_a_requeued_job_waits_with_those_that_ask_for_the_same_now() -> None:
     """It avoids other hosts than when it waited last."""
     one, whole = cycle("first-fit", "priority"), spec("whole", exclusive=True)
@@ -459,3 +484,17 @@ def test_a_requeued_job_waits_with_those_that_ask_for_the_same_now() -> None:
     assert avoiding.avoid != ()
     assert avoiding.demand not in one.blocked.waiting
     assert 1 in one.blocked.waiting[one.state.jobs[1].demand]
+
+
+def test_the_order_of_what_waits_no_more_is_forgotten() -> None:
+    one = cycle("first-fit", "priority", placements=2)
+    state = one.state
+    one.step([ev.JobSubmitted(n, spec("whole", exclusive=True)) for n in range(1, 5)], 1)
+    for kind in range(40):
+        jobs = range(state.next_job, state.next_job + 100)
+        one.step([ev.JobSubmitted(n, spec(mem_bytes_per_task=1 + kind)) for n in jobs], 2)
+        one.step([ev.HostDrained("h0", "", "root") if kind % 2 else ev.HostResumed("h0", "root")], 3)
+        while one.next_due_us() == 0:
+            one.step([], 4)
+        one.step([ev.CancelRequested(n, "alice") for n in jobs], 5)
+    assert sum(map(len, one.blocked.rest._known.values())) < 2_000

@@ -240,7 +240,7 @@ class Cycle:
         snapshot = replace(state.snapshot(now_us), near=self._near)
         trying = (state.jobs[j] for j in chosen)
         result = decide(trying, snapshot, self.policies, self.tuning, self.blocked, whole)
-        self.blocked.rest.refused(self.blocked.waiting)
+        self.blocked.rest.refused(self.blocked.waiting, state.pending)
         for job_id in chosen:
             state.reasons.pop(job_id, None)
         state.reasons |= result.reasons

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import cache
+from itertools import islice, takewhile
 from typing import Any
 
 from rm.core.jobs.state import ClusterState
 from rm.core.model.asked.demand import Demand
 from rm.core.model.job import Job
+from rm.core.model.snapshot import Snapshot
 from rm.core.ports import QueuePolicy, keeps_order
 
-KNOWN_MAX = 1_000  # kinds whose order is kept
+KNOWN_SPARE = 1_000  # jobs whose order is kept although they wait no more
 Order = Callable[[Sequence[Job]], Iterable[Job]]
 
 
@@ -30,6 +32,12 @@ class Firsts:
     def ordered(self, jobs: Iterable[int], state: ClusterState) -> list[int]:
         return [job.id for job in self.order([state.jobs[number] for number in jobs])]
 
+    def are_before(self, job: int, others: Sequence[int], state: ClusterState) -> bool:
+        """Do as many of the others come before the job as a pass may place?"""
+        if len(others) < self.most:
+            return False
+        return self.ordered([*others, job], state).index(job) >= self.most
+
 
 def firsts_of(state: ClusterState, queue: QueuePolicy, placements: int, now_us: int) -> Firsts | None:
     """None: a pass tries all. Rules of limits and partitions, reservations and what is preempted tell between
@@ -37,7 +45,12 @@ def firsts_of(state: ClusterState, queue: QueuePolicy, placements: int, now_us: 
     told_apart = state.tally.rules or state.reservations or state.claims or state.accounts.partitions
     if not placements or told_apart or not keeps_order(queue):
         return None
-    return Firsts(placements, lambda jobs: queue.order(jobs, state.snapshot(now_us)))
+
+    @cache
+    def snapshot() -> Snapshot:  # one for all kinds of the pass
+        return state.snapshot(now_us)
+
+    return Firsts(placements, lambda jobs: queue.order(jobs, snapshot()))
 
 
 @dataclass(slots=True)
@@ -68,8 +81,6 @@ class Rest:
                 ordered = firsts.ordered(jobs, state)
             else:
                 ordered[-1:] = late
-        if len(self._known) >= KNOWN_MAX:
-            self._known.clear()
         self._known[kind] = dict.fromkeys(ordered)
         return ordered
 
@@ -81,16 +92,30 @@ class Rest:
             self.behind.clear()
             return rest
         found: list[int] = []
+        alike = self._alike(tried, state) if self.behind else {}
         for kind, behind in list(self.behind.items()):
-            first = next((number for number in behind if number in state.pending), None)
+            for number in [*takewhile(lambda number: number not in state.pending, behind)]:
+                del behind[number]
+            first = next(iter(behind), None)
             if first is None:
                 del self.behind[kind]
-                continue
-            alike = (state.jobs[number] for number in tried if number in state.pending)
-            before = [job.id for job in alike if job.demand == kind and not job.is_conditional]
-            if firsts.ordered([*before, first], state).index(first) < firsts.most:
+            elif not firsts.are_before(first, alike.get(kind, ()), state):
                 found += self._take(kind, state, firsts.most)
         return found
+
+    def _alike(self, tried: Iterable[int], state: ClusterState) -> dict[Demand, list[int]]:
+        """Of the kinds of the rest those that are `tried`, and that wait for nothing but a place."""
+        # by identity, since hashing a demand costs as much as the rest; it lives as long as it is here
+        groups: dict[int, tuple[Demand, list[int]]] = {}
+        for number in tried:
+            if _is_free(number, state):
+                demand = state.jobs[number].demand
+                groups.setdefault(id(demand), (demand, []))[1].append(number)
+        alike: dict[Demand, list[int]] = {}
+        for demand, numbers in groups.values():
+            if demand in self.behind:
+                alike.setdefault(demand, []).extend(numbers)
+        return alike
 
     def _take(self, kind: Demand, state: ClusterState, most: int) -> list[int]:
         """The first, and those between them that are refused by themselves, if they are."""
@@ -104,10 +129,14 @@ class Rest:
             del self.behind[kind]
         return [number for number in taken if number in state.pending]
 
-    def refused(self, waiting: dict[Any, dict[int, None]]) -> None:
-        """A pass is over: what fits no more fits for none behind it."""
+    def refused(self, waiting: dict[Any, dict[int, None]], pending: Collection[int]) -> None:
+        """A pass is over: what fits no more fits for none behind it. The order of what is not `pending` any
+        more need not be known."""
         for kind in [kind for kind in self.behind if kind in waiting]:
             waiting[kind].update(self.behind.pop(kind))
+        if sum(map(len, self._known.values())) > 2 * len(pending) + KNOWN_SPARE:
+            left = ((kind, [j for j in known if j in pending]) for kind, known in self._known.items())
+            self._known = {kind: dict.fromkeys(jobs) for kind, jobs in left if jobs}
 
     def all(self) -> set[int]:
         return set().union(*self.behind.values())
