@@ -242,7 +242,7 @@ def test_of_each_users_ended_jobs_those_stay_that_weigh_so_much(
     monkeypatch.setattr(store_sql, "PRUNE_CHUNK", 2)
 
     def ended(id: int, user: str, at_us: int, **fields: Any) -> Job:
-        made = builders.job(id, user=user, script="#!/bin/sh\n" + "#" * 100_000, **fields)
+        made = builders.job(id, user=user, script="#!/bin/sh\n#" + "🐎" * 25_000, **fields)
         return replace(made, state=JobState.CANCELLED, ended_us=at_us)
 
     array = replace(ended(4, "mallory", 15, array="0-1"), array=Array(cancelled="0-1"))

@@ -5,9 +5,24 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Select, Table, bindparam, delete, exists, func, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    exists,
+    func,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.dml import Insert
+from sqlalchemy.sql.functions import FunctionElement
 
 from rm.adapters.store.schema import (
     IS_START,
@@ -38,7 +53,26 @@ JOBS = select(jobs.c.id, jobs.c.body, job_specs.c.body.label("spec")).join_from(
 _elements = jobs.alias("elements")
 HAS_ELEMENTS = exists().where(_elements.c.spec_id == jobs.c.id, _elements.c.id != jobs.c.id)
 _OWN = select(jobs.c.user_name).join_from(jobs, job_specs, job_specs.c.id == jobs.c.id)
-_SIZE = func.length(job_specs.c.body)
+
+
+class _Octets(FunctionElement[int]):
+    """The bytes of a text in UTF-8; SQLite has this function of PostgreSQL's since 3.43."""
+
+    type = Integer()
+    inherit_cache = True
+
+
+@compiles(_Octets)
+def _in_postgresql(element: _Octets, compiler: SQLCompiler, **given: Any) -> str:
+    return f"octet_length({compiler.process(element.clauses, **given)})"
+
+
+@compiles(_Octets, "sqlite")
+def _in_sqlite(element: _Octets, compiler: SQLCompiler, **given: Any) -> str:
+    return f"length(CAST({compiler.process(element.clauses, **given)} AS BLOB))"
+
+
+_SIZE = _Octets(job_specs.c.body)
 
 # FOR UPDATE holds back other leaders on PostgreSQL; on SQLite BEGIN IMMEDIATE already did
 CLUSTER_FOR_UPDATE = select(cluster).with_for_update()
@@ -116,11 +150,11 @@ def _upsert(dialect: str, table: Table, key: tuple[str, ...]) -> Insert:
 
 
 def heavy_users(which: ColumnElement[bool], most: int) -> Select[Any]:
-    """The users whose jobs of these have specifications of more characters together."""
+    """The users whose jobs of these have specifications of more bytes together."""
     return _OWN.where(which).group_by(jobs.c.user_name).having(func.sum(_SIZE) > most)
 
 
 def weighed(which: ColumnElement[bool], user: str) -> Select[Any]:
-    """The user's jobs of these, and the characters of their specifications; the last that ended first."""
+    """The user's jobs of these, and the bytes of their specifications; the last that ended first."""
     found = _OWN.with_only_columns(jobs.c.id, _SIZE).where(which, jobs.c.user_name == user)
     return found.order_by(jobs.c.ended_us.desc(), jobs.c.id.desc())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from operator import attrgetter, ge
 
 from rm import arrays, containers, features, licenses, mail_events
@@ -80,9 +81,8 @@ def accept(spec: JobSpec, runs: bool = True) -> None:
 
 def size_bytes(spec: JobSpec) -> int:
     """About what the specification takes in memory and in the database, but numbers and short words."""
-    size = sum(map(len, _long_texts(spec)))
-    if spec.script_args or spec.env:
-        size += sum(map(len, spec.script_args)) + sum(len(name) + len(value) for name, value in spec.env)
+    texts = "".join([*_long_texts(spec), *spec.script_args, *chain.from_iterable(spec.env)])
+    size = len(texts) if texts.isascii() else len(texts.encode(errors="surrogatepass"))
     for names in (spec.hosts_only, spec.hosts_excluded):
         size += HOST_BYTES * len(names) + sum(map(len, names))
     if spec.dependency:
