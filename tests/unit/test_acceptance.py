@@ -2,6 +2,7 @@
 
 import json
 import re
+import tracemalloc
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from rm.config import Config, DaemonConfig, JobsConfig, LimitsConfig
-from rm.core.model.acceptance import accept
+from rm.core.model.acceptance import accept, size_bytes
 from rm.core.model.asked.traffic import Phase, TrafficProfile, on_off
 from rm.core.model.job import JobSpec
 from rm.core.registry import load
@@ -92,6 +93,23 @@ def test_no_text_is_without_a_bound() -> None:
 )
 def test_what_is_within_the_bounds_is_accepted(right: dict[str, Any]) -> None:
     accept(replace(SMALL, **right))
+
+
+def test_a_specification_is_weighed_without_reading_its_texts() -> None:
+    """The leader weighs those of all elements of an array, in one turn."""
+    for text, size in (("x" * MIB, MIB), ("x" * (MIB - 1) + "🐎", 4 * MIB)):
+        none = replace(SMALL, script="")
+        specs = [
+            replace(none, script=text),
+            replace(none, script_args=(text,)),
+            replace(none, env=((text, ""),)),
+        ]
+        tracemalloc.start()
+        sizes = [size_bytes(spec) for spec in specs]
+        _, most_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert sizes == [size] * 3
+        assert most_bytes < MIB // 10
 
 
 def test_the_simulator_makes_no_other_jobs_than_a_daemon_takes() -> None:

@@ -39,6 +39,7 @@ TASKS = 1 << 16
 SWITCHES = 4096  # leaves below which a job's hosts may be, where it names a number
 HOST_BYTES, PHASE_BYTES = 64, 128  # in memory, of each such thing that a specification lists
 CONDITION_BYTES = 256  # with its place in the index of dependents
+CHARACTER_BYTES = 4  # at most: in memory all of a text have the bytes of its widest one
 SETS_BYTES = 25_000  # two sets of 100,000 indices
 SIGNAL_MAX = 64
 PHASES = 64  # of a traffic profile
@@ -80,9 +81,12 @@ def accept(spec: JobSpec, runs: bool = True) -> None:
 
 
 def size_bytes(spec: JobSpec) -> int:
-    """About what the specification takes in memory and in the database, but numbers and short words."""
-    texts = "".join([*_long_texts(spec), *spec.script_args, *chain.from_iterable(spec.env)])
-    size = len(texts) if texts.isascii() else len(texts.encode(errors="surrogatepass"))
+    """About what the specification takes in memory and in the database, without numbers and short words. The
+    leader asks for each element, so no text is read: one that is not ASCII counts as large as it may be."""
+    texts = [*_long_texts(spec), *spec.script_args, *chain.from_iterable(spec.env)]
+    size = sum(map(len, texts))
+    if not all(map(str.isascii, texts)):
+        size += (CHARACTER_BYTES - 1) * sum(len(text) for text in texts if not text.isascii())
     for names in (spec.hosts_only, spec.hosts_excluded):
         size += HOST_BYTES * len(names) + sum(map(len, names))
     if spec.dependency:
