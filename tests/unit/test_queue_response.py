@@ -21,8 +21,9 @@ def order(
     running: Iterable[Job] = (),
     others: Iterable[Job] = (),
     urgency: float = 3.5,
+    **options: float,
 ) -> list[int]:
-    policy = load("queue", "response", {"urgency": urgency})
+    policy = load("queue", "response", {"urgency": urgency, **options})
     jobs = [*pending, *running, *others]
     seen = snapshot(now_us=now_us, jobs=jobs, placed=[placed(one.id) for one in running])
     return [one.id for one in policy.order(pending, seen)]
@@ -71,6 +72,25 @@ def test_nobody_expects_more_than_the_time_limit() -> None:
     assert order(waits, comes, others=[asks(3, 87_600)]) == [2, 1]
     assert order(waits, comes, others=[asks(3, 87_600, time_limit_us=10 * HOUR_US)]) == [1, 2]
     assert order(asks(1, 6), asks(2, 87_600, time_limit_us=5 * HOUR_US), asks(3, 10)) == [3, 1, 2]
+
+
+def test_who_expects_years_makes_nobodys_waiting_count_for_nothing() -> None:
+    waits, comes, years = asks(1, 100, gpus=64, waited=300), asks(2, 100), 24 * 365 * 10
+    alone = order(waits, comes)
+    assert alone == [1, 2]
+    for other in (asks(3, years, hold=True), asks(3, years, state=JobState.RUNNING)):
+        assert order(waits, comes, others=[other]) == alone
+    unsaid = job(4, submitted_us=NOW_US, hold=True, time_limit_us=years * HOUR_US)
+    silent = [job(n, submitted_us=NOW_US - w * HOUR_US, ntasks=g) for n, g, w in ((1, 64, 300), (2, 1, 0))]
+    assert order(*silent, others=[unsaid]) == alone
+    assert order(waits, comes, others=[asks(3, years, hold=True)], longest_days=30) == [2, 1]
+
+
+def test_nobody_comes_forward_by_expecting_more_than_counts() -> None:
+    """More than the longest that counts is more work, and no more response."""
+    week, more = asks(1, 24 * 7), asks(2, 24 * 70)
+    assert order(more, week) == [1, 2]
+    assert order(more, week, longest_days=1000) == [2, 1]
 
 
 def test_a_limit_is_no_promise_of_a_long_run_and_saying_nothing_no_gain() -> None:
