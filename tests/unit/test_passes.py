@@ -498,3 +498,16 @@ def test_the_order_of_what_waits_no_more_is_forgotten() -> None:
             one.step([], 4)
         one.step([ev.CancelRequested(n, "alice") for n in jobs], 5)
     assert sum(map(len, one.blocked.rest._known.values())) < 2_000
+
+
+def test_of_what_nobody_asks_for_any_more_no_order_is_kept() -> None:
+    one = cycle("first-fit", "priority", placements=2)
+    one.step([ev.JobSubmitted(n, spec("whole", exclusive=True)) for n in range(1, 5)], 1)
+    one.step([ev.JobSubmitted(n, spec(mem_bytes_per_task=1)) for n in range(5, 15)], 2)
+    while one.next_due_us() == 0:
+        one.step([], 3)
+    one.step([ev.HostDrained("h0", "", "root")], 4)
+    asked = one.state.jobs[5].demand
+    assert asked in one.blocked.rest._known
+    one.step([ev.JobUpdated(n, "alice", JobUpdate(mem_bytes_per_task=2)) for n in range(5, 15)], 5)
+    assert asked not in one.blocked.rest._known

@@ -150,6 +150,8 @@ class Rest:
         for those in (*self.behind.values(), *self._known.values()):
             for number in those.keys() & jobs:
                 del those[number]
+        for kind in [kind for kind, those in self._known.items() if not those]:  # which count for nothing
+            del self._known[kind]
 
 
 def _is_free(number: int, state: ClusterState) -> bool:
