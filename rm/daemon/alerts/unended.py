@@ -37,7 +37,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """`most_silent_us`: so long a silence of the host says nothing, since after a longer one rm takes the
+    """`most_silent_us`: a silence of the host up to this says nothing, since after a longer one rm takes the
     tasks for lost."""
 
     answers: bool
