@@ -1,10 +1,11 @@
 """`group`, `user` and `getent`: the host's accounts, by the tools of shadow-utils."""
 
 import os
+import tempfile
 
-from rm_steps_aside import refuse_led_away
+from rm_steps_aside import followed, refuse_led_away
 from rm_steps_base import StepFailed, asks, execute, must, plain_environment, state_diff, tool
-from rm_steps_write import account
+from rm_steps_write import account, put_content
 
 # what `password_expire_…` is called, the option of chage, the field of /etc/shadow
 _AGES = (("min", "-m", 3), ("max", "-M", 4), ("warn", "-W", 5), ("account_disable", "-I", 6))
@@ -279,21 +280,29 @@ def _ssh_key(run, args, result, changes):
     path = os.path.join(who.pw_dir, args["ssh_key_file"] or ".ssh/id_%s" % args["ssh_key_type"])
     if not os.path.exists(path):
         changes.append("ssh key " + path)
-        refuse_led_away(path + "/")  # ssh-keygen writes to where a link leads
+        places = {".pub": followed(path + ".pub"), "": followed(path)}  # last what says that both are there
         if run.check:
             return
         folder = os.path.dirname(path)
         if not os.path.isdir(folder):
             os.makedirs(folder, 0o700)
             os.chown(folder, who.pw_uid, who.pw_gid, follow_symlinks=False)
-        comment = args["ssh_key_comment"] or "ansible-generated on " + os.uname().nodename
-        argv = [tool("ssh-keygen"), "-q", "-t", args["ssh_key_type"], "-C", comment, "-f", path]
-        argv += ["-b", str(args["ssh_key_bits"])] if args["ssh_key_bits"] else []
-        _keygen(argv, args.get("ssh_key_passphrase"))
-        for one in (path, path + ".pub"):
-            os.chown(one, who.pw_uid, who.pw_gid, follow_symlinks=False)
+        # ssh-keygen writes to where a link leads: where no other user can make one
+        with tempfile.TemporaryDirectory() as private:
+            made = os.path.join(private, "key")
+            comment = args["ssh_key_comment"] or "ansible-generated on " + os.uname().nodename
+            argv = [tool("ssh-keygen"), "-q", "-t", args["ssh_key_type"], "-C", comment, "-f", made]
+            argv += ["-b", str(args["ssh_key_bits"])] if args["ssh_key_bits"] else []
+            _keygen(argv, args.get("ssh_key_passphrase"))
+            for ending, place in places.items():
+                with open(made + ending, "rb") as file:
+                    data, mode = file.read(), os.fstat(file.fileno()).st_mode & 0o777
+                put_content(
+                    run, place, data, {"owner": str(who.pw_uid), "group": str(who.pw_gid), "mode": mode}
+                )
     result["ssh_key_file"] = path
     if os.path.exists(path + ".pub"):
+        refuse_led_away(path + ".pub/")
         with open(path + ".pub", encoding="utf-8") as file:
             result["ssh_public_key"] = file.read().strip()
         result["ssh_fingerprint"] = asks([tool("ssh-keygen"), "-l", "-f", path + ".pub"])[1].strip()

@@ -183,6 +183,57 @@ def test_programs_and_descriptors_go_through_no_link_of_a_user_to_what_is_root_s
     assert seen(roots) == before
 
 
+def own_key(monkeypatch: pytest.MonkeyPatch, home: Path) -> dict[str, Any]:
+    """What has `user` make a key of ed25519 below `home`, which is nobody's."""
+    monkeypatch.setattr(
+        pwd, "getpwnam", lambda name: pwd.struct_passwd((name, "x", NOBODY, 0, "", str(home), ""))
+    )
+    return {"name": "nobody", "create_home": False, "generate_ssh_key": True, "ssh_key_type": "ed25519"}
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
+@pytest.mark.parametrize(("name", "target"), [("id", "none"), ("id.pub", "none"), ("id.pub", "secret")])
+def test_neither_file_of_a_new_key_is_written_through_a_link_to_what_is_root_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, target: str
+) -> None:
+    home, roots = prepared(tmp_path, owner=0)
+    (home / name).symlink_to(roots / target)
+    os.chown(home / name, NOBODY, -1, follow_symlinks=False)
+    before = seen(roots)
+    for check in (True, False):
+        assert LED in refused("user", check=check, ssh_key_file="id", **own_key(monkeypatch, home))
+    assert seen(roots) == before
+    assert (roots / "secret").read_text() == "secret\n"
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
+def test_a_new_key_is_its_user_s_also_where_his_links_lead_to_what_is_his(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, his = prepared(tmp_path, owner=NOBODY)
+    (home / "id.pub").symlink_to(his / "public")
+    os.chown(home / "id.pub", NOBODY, -1, follow_symlinks=False)
+    made = one("user", ssh_key_file="id", **own_key(monkeypatch, home))
+    assert not made["failed"], made
+    assert made["ssh_public_key"] == (his / "public").read_text().strip()
+    told = subprocess.run(["ssh-keygen", "-y", "-f", home / "id"], capture_output=True, text=True, check=True)
+    assert made["ssh_public_key"].split()[1] == told.stdout.split()[1]
+    assert [(p.stat().st_uid, p.stat().st_mode & 0o777) for p in (home / "id", his / "public")] == [
+        (NOBODY, 0o600),
+        (NOBODY, 0o644),
+    ]
+
+
+def test_no_public_key_is_read_through_a_link_to_what_is_root_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, roots = prepared(tmp_path, owner=0)
+    (home / "id").write_text("a key")
+    (home / "id.pub").symlink_to(roots / "secret")
+    os.chown(home / "id.pub", NOBODY, -1, follow_symlinks=False)
+    assert LED in refused("user", ssh_key_file="id", **own_key(monkeypatch, home))
+
+
 def test_root_s_own_links_are_followed(tmp_path: Path) -> None:
     home, roots = prepared(tmp_path, owner=0)
     for path in (home, home / "led"):
