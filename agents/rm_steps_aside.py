@@ -25,8 +25,8 @@ def refuse_led_away(path, user=None):
     """Root follows a link that another user has made, or may move since its directory is his, on the way to
     `path` only to what is that user's own: who makes his `.ssh` a link to root's would else be given what a
     playbook writes there. Where it leads to nothing, the directory that exists counts. The last name is
-    looked at where `path` ends in a /. With `user` (a number) it has to be his, whose link it may be. Says
-    whether there was such a link."""
+    looked at where `path` ends in a /. A link that a group or everybody may move is not followed. With `user`
+    (a number) it has to be his, whose link it may be. Says whether there was such a link."""
     if os.geteuid() != 0:
         return False
     # in a user namespace the root outside of it is another one
@@ -54,7 +54,11 @@ def refuse_led_away(path, user=None):
         links += 1
         if links > LINKS_MOST:
             raise StepFailed("Too many links are on the way to %s." % path)
-        makers = {seen.st_uid, os.stat(here).st_uid} - roots
+        about = os.stat(here)
+        makers = {seen.st_uid, about.st_uid} - roots
+        if about.st_mode & 0o022 and not about.st_mode & stat_module.S_ISVTX:  # or an access list
+            told = "%s, on the way to %s, is a link that others may move: a group or everybody may write %s."
+            raise StepFailed((told + " Name the real path.") % (at, path, here))
         diverted = diverted or bool(makers)
         if makers:
             left.append((at, makers if user is None else {user}))

@@ -250,6 +250,30 @@ def test_a_link_of_root_s_that_a_user_may_move_counts_as_his(tmp_path: Path) -> 
     assert "authorized_keys" not in os.listdir(roots)
 
 
+@pytest.mark.parametrize("mode", [0o2775, 0o757])
+@pytest.mark.parametrize("owner", [0, NOBODY])
+def test_a_link_that_a_group_or_everybody_may_move_is_not_followed(
+    tmp_path: Path, mode: int, owner: int
+) -> None:
+    home, roots = prepared(tmp_path, owner=owner)
+    for path in (home, home / "led"):
+        os.chown(path, owner, -1, follow_symlinks=False)
+    home.chmod(mode)
+    for check in (True, False):
+        told = refused("copy", check=check, dest=f"{home}/led/authorized_keys", content="new")
+        assert f"is a link that others may move: a group or everybody may write {home}." in told
+    assert "authorized_keys" not in os.listdir(roots)
+
+
+def test_a_link_of_root_s_in_a_sticky_directory_is_followed(tmp_path: Path) -> None:
+    home, roots = prepared(tmp_path, owner=0)
+    for path in (home, home / "led"):
+        os.chown(path, 0, -1, follow_symlinks=False)
+    home.chmod(0o1777)
+    done("copy", dest=f"{home}/led/file", content="new")
+    assert (roots / "file").read_text() == "new"
+
+
 def test_root_makes_links_in_a_user_s_directory_to_what_is_root_s(tmp_path: Path) -> None:
     home, roots = prepared(tmp_path, owner=0)
     done("file", path=f"{home}/new", src=f"{roots}/secret", state="link")
