@@ -59,8 +59,10 @@ def _with_entry(text, args, path, options):
 
 def do_mount(run, args):
     path, state = os.path.normpath(args["path"]), args["state"]
-    if state in ("mounted", "ephemeral"):
+    if state in ("mounted", "ephemeral", "unmounted", "remounted"):
         refuse_led_away(path + "/")
+    elif state == "absent":
+        refuse_led_away(path)  # the directory is removed, and not what a link at its place leads to
     fstab = args["fstab"] or "/etc/fstab"
     result = {"name": path, "fstab": fstab, "changed": False, "diff": []}
     options = _options(args)

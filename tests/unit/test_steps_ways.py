@@ -175,12 +175,25 @@ def test_programs_and_descriptors_go_through_no_link_of_a_user_to_what_is_root_s
     before = seen(roots)
     assert LED in refused("tempfile", path=f"{home}/led")
     assert LED in refused("user", name="nobody", generate_ssh_key=True, ssh_key_file=f"{home}/none")
-    fstab = {"fstab": f"{tmp_path}/fstab", "src": "none", "fstype": "tmpfs", "state": "mounted"}
-    assert LED in refused("mount", path=f"{home}/led/new", **fstab)
-    assert not (tmp_path / "fstab").exists()
     with pytest.raises(base.StepFailed, match=LED):
         write.write_output(f"{home}/device", "echo dump")
     assert seen(roots) == before
+
+
+@pytest.mark.parametrize(
+    ("state", "path"),
+    [("absent", "led/below"), ("mounted", "led/new"), ("unmounted", "led"), ("remounted", "led")],
+)
+def test_a_mount_point_behind_a_link_to_what_is_root_s_stays_with_its_line(
+    tmp_path: Path, state: str, path: str
+) -> None:
+    home, roots = prepared(tmp_path, owner=0)
+    fstab, before = tmp_path / "fstab", seen(roots)
+    fstab.write_text(line := f"none {home}/{path} tmpfs defaults 0 0\n")
+    given = {"fstab": str(fstab), "src": "none", "fstype": "tmpfs", "opts": "ro"}
+    for check in (True, False):
+        assert LED in refused("mount", check=check, path=f"{home}/{path}", state=state, **given)
+    assert (fstab.read_text(), seen(roots)) == (line, before)
 
 
 def own_key(monkeypatch: pytest.MonkeyPatch, home: Path) -> dict[str, Any]:
