@@ -27,8 +27,14 @@ def refuse_led_away(path, user=None):
     playbook writes there. Where it leads to nothing, the directory that exists counts. The last name is
     looked at where `path` ends in a /. A link that a group or everybody may move is not followed. With `user`
     (a number) it has to be his, whose link it may be. Says whether there was such a link."""
-    if os.geteuid() != 0:
-        return False
+    try:
+        return os.geteuid() == 0 and _is_led_away(path, user)
+    except OSError as problem:  # removed while it was looked at
+        told = "%s, on the way to %s, cannot be looked at: %s. Run the step again."
+        raise StepFailed(told % (problem.filename or "A directory", path, problem.strerror)) from None
+
+
+def _is_led_away(path, user):
     # in a user namespace the root outside of it is another one
     roots, here, links, diverted = {0, os.stat("/").st_uid}, "/", 0, False
     left = os.path.join(os.getcwd(), os.path.dirname(path)).split("/")[::-1]

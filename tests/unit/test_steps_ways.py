@@ -17,6 +17,7 @@ from tests.steps_request import done, one, refused
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes links of another user's")
 base, write = (importlib.import_module(name) for name in ("rm_steps_base", "rm_steps_write"))
+aside = importlib.import_module("rm_steps_aside")
 NOBODY = pwd.getpwnam("nobody").pw_uid
 LED = "is a link that another user made or may move"
 LINE = {"line": "a line", "owner": "nobody"}
@@ -311,3 +312,22 @@ def test_links_that_lead_to_each_other_come_to_an_end(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     assert "Too many levels" in refused("copy", dest=f"{tmp_path}/a/file", content="new")
+
+
+def test_a_directory_that_is_removed_while_it_is_looked_at_fails_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, his = prepared(tmp_path, owner=NOBODY)
+    lstat = os.lstat
+
+    def removing(path: Any) -> os.stat_result:
+        found = lstat(path)
+        if path == str(his):
+            his.rename(tmp_path / "elsewhere")
+        return found
+
+    monkeypatch.setattr(os, "lstat", removing)
+    with pytest.raises(
+        base.StepFailed, match=f"^{his}, on the way to {home}/led/file, cannot be looked at: No such"
+    ):
+        aside.refuse_led_away(f"{home}/led/file")
