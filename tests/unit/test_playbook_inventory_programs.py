@@ -13,6 +13,7 @@ import pytest
 
 from rm.adapters.playbook.inventory_files import hosts_for_daemon, read_inventory
 from rm.adapters.playbook.inventory_programs import STRICT
+from rm.adapters.playbook.trust import closing
 from rm.adapters.playbook.vault import Vault
 from rm.errors import ConfigError
 from rm.playbook.inventory.inventory import Inventory
@@ -171,11 +172,26 @@ def test_what_others_may_write_is_not_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_the_commands_that_are_told_end_it_whatever_the_file_is_called(tmp_path: Path) -> None:
+    source = answering(tmp_path / "an inventory; false", GROUPS)
+    link = tmp_path / "$(false) link"
+    link.symlink_to(Path(source).name)
+    for one in (link, Path(source)):
+        os.chown(one, 65534, -1, follow_symlinks=False)
+    os.chmod(source, 0o757)
+    commands = closing(link)
+    assert commands.count(" && ") == 2
+    subprocess.run(["sh", "-c", commands], check=True)
+    assert not closing(link)
+    assert (os.readlink(link), link.lstat().st_uid, Path(source).stat().st_uid) == (Path(source).name, 0, 0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_who_owns_an_inventory_is_said_where_that_is_the_trouble(tmp_path: Path) -> None:
     source = answering(tmp_path / "inventory", GROUPS)
     (tmp_path / "link").symlink_to(source)
     os.chown(tmp_path / "link", 65534, -1, follow_symlinks=False)
-    with pytest.raises(ConfigError, match=rf"\. chown -h root {tmp_path}/link, or keep"):
+    with pytest.raises(ConfigError, match=rf"\. ln -sfn -- {source} {tmp_path}/link, or keep"):
         read_inventory([str(tmp_path / "link")], programs=True)
     os.chown(source, 65534, -1)
     with pytest.raises(ConfigError, match=rf"\. chown root {source}, or keep"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,15 +16,17 @@ def others_may_write(path: Path | str, far: bool = False, owned: bool = True) ->
 
 
 def closing(path: Path | str, far: bool = False, owned: bool = True) -> str:
-    """The commands after which others may not write it; "" where they may not now. Raises OSError."""
+    """The commands after which others may not write it; "" where they may not now. In the place
+    of a link a new one comes, by a command that shows where another has led it. Raises OSError."""
+    name = shlex.quote(os.fspath(path))
     about, itself, trusted = os.stat(path), os.lstat(path), {0, os.geteuid()}
     commands = []
     if owned and itself.st_uid not in trusted and stat.S_ISLNK(itself.st_mode):
-        commands.append(f"chown -h root {path}")
+        commands.append(f"ln -sfn -- {shlex.quote(os.readlink(path))} {name}")
     if owned and about.st_uid not in trusted:
-        commands.append(f"chown root {path}")
+        commands.append(f"chown root {name}")
     if about.st_mode & stat.S_IWOTH and not (far and about.st_mode & stat.S_ISVTX):
-        commands.append(f"chmod o-w {path}")
+        commands.append(f"chmod o-w {name}")
     return " && ".join(commands)
 
 
