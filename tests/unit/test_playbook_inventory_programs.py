@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -203,3 +204,24 @@ def test_the_daemon_runs_none(tmp_path: Path) -> None:
     for source in (answering(tmp_path / "inventory", GROUPS), str(tmp_path / "x.yml")):
         with pytest.raises(ConfigError, match="ansible-inventory -i"):
             hosts_for_daemon(source)
+
+
+def test_passwords_that_cannot_be_held_leave_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x.yml").write_text(CONSTRUCTED)
+    fchmod, asked = os.fchmod, []
+
+    def failing(end: int, mode: int) -> None:
+        asked.append(end)
+        if len(asked) > 1:
+            raise OSError(errno.EIO, "a fault")
+        fchmod(end, mode)
+
+    monkeypatch.setattr(os, "fchmod", failing)
+    with pytest.raises(OSError, match="a fault"):
+        read_inventory([str(tmp_path / "x.yml")], Vault([b"p", b"q"]), programs=True)
+    assert len(asked) == 2
+    for end in asked:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(end)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +61,10 @@ def of_plugin(
     whose = f"ansible-inventory for {path}"
     asked = [word for source in sources for word in ("-i", source)]
     argv = [python_with_ansible(), "-c", ANSIBLE, "inventory", *asked, "--list", "--export"]
-    ends = [_holding(password) for password in passwords]
-    try:
+    with ExitStack() as held:
+        ends = [held.enter_context(_holding(password)) for password in passwords]
         argv += [word for end in ends for word in ("--vault-password-file", f"/dev/fd/{end}")]
         text = _said(argv, whose, STRICT, ends)
-    finally:
-        for end in ends:
-            os.close(end)
 
     def unheard(_host: str) -> Mapping[str, Any]:
         return {}
@@ -74,13 +72,14 @@ def of_plugin(
     return groups_of(object_of(text, whose), whose, unheard, decrypt)
 
 
-def _holding(password: bytes) -> int:
+@contextmanager
+def _holding(password: bytes) -> Iterator[int]:
     """A file in memory of which the password is read: a pipe would hold no more than 64 KiB of it."""
-    end = os.memfd_create("vault-password")
-    os.fchmod(end, 0o600)  # ansible-core would run one that may be run
-    with open(end, "wb", closefd=False) as file:
+    with open(os.memfd_create("vault-password"), "wb") as file:
+        os.fchmod(file.fileno(), 0o600)  # ansible-core would run one that may be run
         file.write(password)
-    return end
+        file.flush()
+        yield file.fileno()
 
 
 def _said(
