@@ -22,11 +22,12 @@ def aside_of(path):
 
 
 def refuse_led_away(path, user=None):
-    """Root follows a link that another user has made, or may move since its directory is his, on the way to
-    `path` only to what is that user's own: who makes his `.ssh` a link to root's would else be given what a
-    playbook writes there. Where it leads to nothing, the directory that exists counts. The last name is
-    looked at where `path` ends in a /. A link that a group or everybody may move is not followed. With `user`
-    (a number) it has to be his, whose link it may be. Says whether there was such a link."""
+    """Root follows a link that another user has made, or may move since its directory is his, on the way
+    to `path` only to what is that user's own: who makes his `.ssh` a link to root's would else be given
+    what a playbook writes there. Where it leads to nothing, the directory that exists counts. The last
+    name is looked at where `path` ends in a /. A link of root's that a group or everybody may move is not
+    followed. With `user` (a number) it has to be his, whose link it may be. Says whether there was such a
+    link."""
     try:
         return os.geteuid() == 0 and _is_led_away(path, user)
     except OSError as problem:  # removed while it was looked at
@@ -62,9 +63,10 @@ def _is_led_away(path, user):
             raise StepFailed("Too many links are on the way to %s." % path)
         about = os.stat(here)
         makers = {seen.st_uid, about.st_uid} - roots
-        if about.st_mode & 0o022 and not about.st_mode & stat_module.S_ISVTX:  # or an access list
-            told = "%s, on the way to %s, is a link that others may move: a group or everybody may write %s."
-            raise StepFailed((told + " Name the real path.") % (at, path, here))
+        others_move = about.st_mode & 0o022 and not about.st_mode & stat_module.S_ISVTX  # or an access list
+        if seen.st_uid in roots and others_move:  # a user's leads to what is his, whatever it is called
+            told = "%s, on the way to %s, is a link of root's that others may move: a group or everybody"
+            raise StepFailed((told + " may write %s. Name the real path.") % (at, path, here))
         diverted = diverted or bool(makers)
         if makers:
             left.append((at, makers if user is None else {user}))

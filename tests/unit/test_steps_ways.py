@@ -175,7 +175,8 @@ def test_programs_and_descriptors_go_through_no_link_of_a_user_to_what_is_root_s
         os.chown(home / name, NOBODY, -1, follow_symlinks=False)
     before = seen(roots)
     assert LED in refused("tempfile", path=f"{home}/led")
-    assert LED in refused("user", name="nobody", generate_ssh_key=True, ssh_key_file=f"{home}/none")
+    key = {"generate_ssh_key": True, "ssh_key_file": f"{home}/none"}
+    assert LED in refused("user", name="nobody", create_home=False, **key)  # his home is not this machine's
     with pytest.raises(base.StepFailed, match=LED):
         write.write_output(f"{home}/device", "echo dump")
     assert seen(roots) == before
@@ -266,17 +267,33 @@ def test_a_link_of_root_s_that_a_user_may_move_counts_as_his(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("mode", [0o2775, 0o757])
 @pytest.mark.parametrize("owner", [0, NOBODY])
-def test_a_link_that_a_group_or_everybody_may_move_is_not_followed(
+def test_a_link_of_root_s_that_a_group_or_everybody_may_move_is_not_followed(
     tmp_path: Path, mode: int, owner: int
 ) -> None:
     home, roots = prepared(tmp_path, owner=owner)
-    for path in (home, home / "led"):
-        os.chown(path, owner, -1, follow_symlinks=False)
+    os.chown(home, owner, -1)
+    os.chown(home / "led", 0, -1, follow_symlinks=False)
     home.chmod(mode)
     for check in (True, False):
         told = refused("copy", check=check, dest=f"{home}/led/authorized_keys", content="new")
-        assert f"is a link that others may move: a group or everybody may write {home}." in told
+        assert f"is a link of root's that others may move: a group or everybody may write {home}." in told
     assert "authorized_keys" not in os.listdir(roots)
+
+
+def test_a_user_s_link_that_his_group_may_move_leads_to_what_is_his(tmp_path: Path) -> None:
+    """As where a group deploys: `current` leads to the newest of several directories."""
+    home, roots = prepared(tmp_path, owner=0)
+    (home / "release").mkdir()
+    for name in ("current", "away"):
+        (home / name).symlink_to(home / "release" if name == "current" else roots)
+        os.chown(home / name, NOBODY, -1, follow_symlinks=False)
+    for path in (home, home / "release"):
+        os.chown(path, NOBODY, -1)
+        path.chmod(0o2775)
+    done("copy", dest=f"{home}/current/file", content="new")
+    assert (home / "release" / "file").read_text() == "new"
+    assert "is a link that another user made" in refused("copy", dest=f"{home}/away/file", content="new")
+    assert "file" not in os.listdir(roots)
 
 
 def test_a_link_of_root_s_in_a_sticky_directory_is_followed(tmp_path: Path) -> None:
