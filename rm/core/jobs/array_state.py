@@ -8,13 +8,13 @@ from rm.core.model.job import Job, JobState
 
 def state_of(array: Array) -> JobState:
     """PENDING while elements wait, RUNNING until all have ended; then FAILED if one did not end well."""
-    if array.any_in("waiting"):
+    if array.waiting:
         return JobState.PENDING
     if array.unfinished:
         return JobState.RUNNING
-    if array.any_in("failed"):
+    if array.failed:
         return JobState.FAILED
-    return JobState.CANCELLED if array.any_in("cancelled", "dropped") else JobState.COMPLETED
+    return JobState.CANCELLED if array.cancelled or array.dropped else JobState.COMPLETED
 
 
 def shown(job: Job) -> JobState:
@@ -23,4 +23,4 @@ def shown(job: Job) -> JobState:
     array = job.array
     if array is None or job.state is not JobState.RUNNING:
         return job.state
-    return JobState.PENDING if array.any_in("requeued") and not array.any_in("running") else job.state
+    return JobState.PENDING if array.requeued and not array.running else job.state

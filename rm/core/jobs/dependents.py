@@ -306,7 +306,7 @@ def _elements(
     """Some elements of an array together. They have started when all of them have got their hosts or were
     cancelled. Where nobody knows when an element did, it is now, or when the array ended: not too early."""
     some = array.only(tasks)
-    started = not some.any_in("waiting", "requeued")
+    started = not (some.waiting or some.requeued)
     latest_us = now_us if named.ended_us is None else named.ended_us
     since_us = latest_us
     if started and starts_us:

@@ -117,8 +117,8 @@ def follow(ctx: Changing, old: Job | None, job: Job) -> None:
         array = array.measured(_turn_us(ctx.state, job))
     if job.state.final and to != "completed":
         array = _with_exit(array, job)
-    elif not array.any_in("failed", "cancelled"):
-        array = array.changed({}, exit_code=0, exit_signal=0)
+    elif not (array.failed or array.cancelled):
+        array = replace(array, exit_code=0, exit_signal=0)
     put_array(ctx, record, array, ended_us=job.ended_us)
     if was == "running" and array.limit:
         let_look(ctx, job.array_job)
@@ -133,9 +133,9 @@ def let_look(ctx: Changing, array_id: int) -> None:
     state.fresh_arrays.add(array_id)
     array = state.jobs[array_id].array
     assert array is not None
-    if array.any_in("waiting"):
+    if array.waiting:
         state.enqueue(array_id)
-    if array.any_in("requeued"):
+    if array.requeued:
         jobs = state.elements[array_id]
         for task in each(array.has("requeued")):
             if jobs.get(task) in state.pending:
@@ -151,8 +151,7 @@ def put_array(ctx: Changing, record: Job, array: Array, story: str = "", ended_u
         record = touch(record, now_us, story)
     if state is not record.state:
         if state.final:
-            known = array.any_in("completed", "failed")
-            code = (array.exit_code, array.exit_signal) if known else (None, None)
+            code = (array.exit_code, array.exit_signal) if array.completed or array.failed else (None, None)
             ended_us = max(now_us, ended_us or 0)
             record = touch(
                 record, now_us, f"ended {state}", ended_us=ended_us, exit_code=code[0], exit_signal=code[1]
@@ -160,9 +159,9 @@ def put_array(ctx: Changing, record: Job, array: Array, story: str = "", ended_u
         elif record.state.final:
             record = replace(record, ended_us=None, exit_code=None, exit_signal=None, reason=None)
         record = replace(record, state=state)
-    if not array.any_in("waiting"):
+    if not array.waiting:
         # `after` asks when all have started: when the last of them has got its hosts
-        if record.started_us is None and array.any_in("running", "completed", "failed"):
+        if record.started_us is None and (array.running or array.completed or array.failed):
             record = replace(record, started_us=now_us)
         ctx.state.pending.pop(record.id, None)
         ctx.state.fresh.pop(record.id, None)
@@ -176,7 +175,7 @@ def drop(ctx: Changing, record: Job, waiting: int, reason: Reason) -> None:
     """End these waiting elements before they have started."""
     assert record.array is not None
     array = record.array.moved(waiting, "dropped")
-    if not array.any_in("waiting"):
+    if not array.waiting:
         record = replace(record, reason=reason)
     put_array(ctx, record, array, f"{reason.message}: elements {short(waiting)}")
 
@@ -249,4 +248,4 @@ def _with_exit(array: Array, job: Job) -> Array:
         128 + array.exit_signal if array.exit_signal else array.exit_code
     ):
         return array
-    return array.changed({}, exit_code=code, exit_signal=signal)
+    return replace(array, exit_code=code, exit_signal=signal)

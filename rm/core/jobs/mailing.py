@@ -77,7 +77,7 @@ def _has_begun(job: Job) -> bool:
     if job.array is None:
         return job.state is S.RUNNING or (job.started_us is not None and job.state is not S.PENDING)
     array = job.array
-    return array.any_in("running", "requeued", "completed", "failed", "cancelled")
+    return bool(array.running or array.requeued or array.completed or array.failed or array.cancelled)
 
 
 def mail_of(job: Job, said: str) -> Mail:

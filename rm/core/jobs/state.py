@@ -313,7 +313,7 @@ class ClusterState:
     def note_deadline(self, job: Job) -> None:
         """A new version of a job that has a deadline, or had one."""
         latest_us = job.spec.latest_start_us
-        waits = job.state is JobState.PENDING if job.array is None else job.array.any_in("waiting")
+        waits = job.state is JobState.PENDING if job.array is None else bool(job.array.waiting)
         if waits and latest_us is not None:
             self.deadlines[job.id] = latest_us
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rm.arrays import JobId, each
+from rm.arrays import JobId, each, text_of
 from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Context
 from rm.core.jobs.elements import at_once, chosen_of, drop, let_look, put_array, short
@@ -18,7 +18,7 @@ from rm.core.jobs.handlers.slicing import give_back
 from rm.core.jobs.handlers.submitted_limits import refuse_again
 from rm.core.jobs.handlers.transitions import handler_of
 from rm.core.jobs.handlers.updating import update_array, update_elements
-from rm.core.model.asked.array import WITHIN, Array
+from rm.core.model.asked.array import Array
 from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
@@ -65,8 +65,11 @@ def _hold(ctx: Context, record: Job, e: ev.HoldRequested) -> None:
     array, chosen = _named(record, e)
     waiting = array.has("waiting") & chosen
     if waiting:
-        by_admin = array.has("admin_held") | (waiting if e.as_admin else 0)
-        held = array.changed({"held": array.has("held") | waiting, "admin_held": by_admin})
+        held = replace(
+            array,
+            held=text_of(array.has("held") | waiting),
+            admin_held=text_of(array.has("admin_held") | (waiting if e.as_admin else 0)),
+        )
         put_array(ctx, record, held, f"held by {e.by}: elements {short(waiting)}")
         ctx.state.enqueue(record.id)  # its reason may have changed
     own = _not_begun(ctx, record) & chosen
@@ -81,7 +84,11 @@ def _release(ctx: Context, record: Job, e: ev.ReleaseRequested) -> None:
     kept = 0 if e.as_admin else (array.kept | _admin_held(ctx, record, own)) & chosen
     waiting = array.has("waiting") & chosen & ~kept
     if waiting:
-        left = array.changed({name: array.has(name) & ~waiting for name in WITHIN})
+        left = replace(
+            array,
+            held=text_of(array.has("held") & ~waiting),
+            admin_held=text_of(array.has("admin_held") & ~waiting),
+        )
         put_array(ctx, record, left, f"released by {e.by}: elements {short(waiting)}")
         ctx.state.enqueue(record.id)
     done = _each(ctx, record, own & ~kept, lambda job: replace(e, job=job, array_tasks=""))
@@ -114,7 +121,7 @@ def _requeue(ctx: Context, record: Job, e: ev.RequeueRequested) -> None:
     if dropped:
         waits = array.moved(dropped, "waiting")
         if e.hold:
-            waits = waits.changed({"held": waits.has("held") | dropped})
+            waits = replace(waits, held=text_of(waits.has("held") | dropped))
         put_array(ctx, record, waits, f"requeued by {e.by}: elements {short(dropped)}")
     own = array.has("running") | array.has("completed") | array.has("failed") | array.has("cancelled")
     done = _each(ctx, record, own & chosen, lambda job: ev.RequeueRequested(job, e.by, hold=e.hold))
@@ -126,7 +133,7 @@ def _limit(ctx: Context, record: Job, e: ev.ArrayLimitSet) -> None:
     assert record.array is not None
     if not record.array.unfinished:
         raise _refused(record, e, "has ended already")
-    put_array(ctx, record, record.array.changed({}, limit=e.limit), f"array limit set to {e.limit} by {e.by}")
+    put_array(ctx, record, replace(record.array, limit=e.limit), f"array limit set to {e.limit} by {e.by}")
     if 0 < e.limit < at_once(record.id, record.array, ctx.state.behind):
         _call_back(ctx, record)
     let_look(ctx, record.id)
