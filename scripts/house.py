@@ -54,6 +54,7 @@ FLOORS: list[dict[str, str]] = [
         "hints": "the known word that a wrong one is most like",
         "paths": "where files lie",
         "written_aside": "a file that takes another's place when it is whole",
+        "socket_peer": "the process at the other end of a Unix socket",
         "typed": "plain values as types, from any thread",
         "python_text": "Python text as a syntax tree, from any thread",
         "collector": "Python's collector of cycles, kept away from what holds none",

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from rm.errors import Forbidden, RmError, Unreachable
-
-_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
+from rm.socket_peer import peer_ids
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -34,13 +33,6 @@ class UnixConnection(http.client.HTTPConnection):
             self.sock.close()
             raise
         self.sock.settimeout(self.timeout)
-
-    def peer_uid(self) -> int:
-        """Of the process that listens there, as the kernel says (SO_PEERCRED in unix(7))."""
-        found: tuple[int, int, int] = _CREDENTIALS.unpack(
-            self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        )
-        return found[1]
 
 
 def _time(seconds: float) -> bytes:
@@ -74,7 +66,7 @@ class UnixDoor:
     def connection(self, timeout_s: float | None) -> http.client.HTTPConnection:
         try:
             made = UnixConnection(self._path, timeout_s)
-            self.uids.add(made.peer_uid())
+            self.uids.add(peer_ids(made.sock)[1])
             return made
         except PermissionError:
             raise Forbidden(

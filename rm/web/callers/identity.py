@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import socket
-import struct
 import time
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,6 +17,7 @@ from rm.core.people.rights import Role, Scope, least
 from rm.core.people.token import Token
 from rm.errors import Forbidden, Unauthenticated
 from rm.paths import OVERFLOW_UID
+from rm.socket_peer import peer_ids
 from rm.web.callers.accounts import Accounts
 
 JOB = "job"  # `Caller.via` of a program of a job
@@ -25,7 +25,6 @@ UID_MAP = "/proc/self/uid_map"
 NAME_S = 1.0
 NAMES_MAX = 4096
 _names: dict[int, tuple[str, float]] = {}  # of a uid, and how long it counts (monotonic)
-_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: struct ucred of unix(7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +89,7 @@ class Caller:
 
 def peer_uid(peer: Any) -> int:
     """The user at the other end of a Unix socket, when it was connected."""
-    return _peer_ids(peer)[1]
-
-
-def _peer_ids(peer: Any) -> tuple[int, int]:
-    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, _ = _CREDENTIALS.unpack(credentials)
-    return pid, uid
+    return peer_ids(peer)[1]
 
 
 CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
@@ -292,7 +285,7 @@ def _peer(request: web.Request) -> tuple[int, int] | None:
     except KeyError:
         peer, found = transport.get_extra_info("socket"), None
         if transport not in _of_jobs and peer is not None and peer.family == socket.AF_UNIX:
-            found = _peer_ids(peer)
+            found = peer_ids(peer)
         _peers[transport] = found
         return found
 
