@@ -15,11 +15,10 @@ def do_file(run, args):
     state, kind, changes = args.get("state"), run.kind(path), []
     if state is None:  # as it is, if it is
         state = kind if kind in ("directory", "link") else "directory" if args.get("recurse") else "file"
+    refuse_led_away(path)
     if state == "absent":
-        refuse_led_away(path)
         return _absent(run, path, kind)
     leads = kind == "link" and args.get("follow", True) and state not in ("link", "hard")
-    refuse_led_away(path)
     target = followed(path) if leads else path
     if state == "directory":
         _directory(run, path, target, kind, args, changes)

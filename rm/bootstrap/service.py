@@ -53,14 +53,8 @@ def wire_service(
     config, store, clock = ground.config, ground.store, ground.clock
     tokens = TokenKeeper(jobs.leader, clock, ground.loaded.tokens)
     audit = AuditLog(jobs.leader, store, clock, keep_days=config.audit.keep_days)
-    keep, kept = (
-        retention_of(config),
-        (
-            config.jobs.keep_days,
-            config.jobs.keep_finished,
-            config.limits.finished_bytes,
-        ),
-    )
+    keep = retention_of(config)
+    kept = config.jobs.keep_days, config.jobs.keep_finished, config.limits.finished_bytes
     journal_days = config.daemon.journal_days
     usage = UsageService(store=store, clock=clock, keep_days=config.jobs.usage_days, totals=jobs.totals)
     timers.every(60, "tokens", tokens.write_down)
