@@ -321,7 +321,9 @@ class FakeService:
             raise Conflict(f"Job {job_id} has already ended.", refusal=Refusal.ENDED)
         return job if signal else self.put(job_id, state=JobState.CANCELLED, ended_us=9_000_000)
 
-    async def cancel_all(self, job_ids: Sequence[int], by: str) -> list[Job]:
+    async def cancel_all(
+        self, job_ids: Sequence[int], by: str, states: frozenset[JobState] = frozenset()
+    ) -> list[Job]:
         self.log.append(("cancel_all", tuple(job_ids), by))
         return [await self.cancel(job_id, by, None) for job_id in job_ids]
 

@@ -249,8 +249,11 @@ class JobChanges(Protocol):
         only send that signal to its tasks: to whom `signal_to` says."""
         ...
 
-    def cancel_all(self, job_ids: Sequence[int], by: str) -> Answer[Sequence[Job]]:
-        """Stop those of the jobs that have not ended; the jobs as they are then."""
+    def cancel_all(
+        self, job_ids: Sequence[int], by: str, states: frozenset[JobState] = frozenset()
+    ) -> Answer[Sequence[Job]]:
+        """Stop those of the jobs that have not ended; the jobs as they are then. `states`: that were asked
+        for; an array then stands for those of its elements alone that wait without jobs of their own."""
         ...
 
     def hold(self, job_id: int, by: str, array_tasks: str = "", *, as_admin: bool = False) -> Answer[Job]:

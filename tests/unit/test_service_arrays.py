@@ -281,6 +281,32 @@ def test_the_elements_of_all_arrays_of_a_user_are_cancelled_in_parts(
     assert [job.array.dropped for job in done if job.id == last.id and job.array] == [last.array.waiting]
 
 
+def test_who_cancels_what_waits_does_not_end_elements_that_run(house: House) -> None:
+    house.do(ev.HostUp("h1", "boot", "1"))
+    array = submit(house, "0-5")
+
+    def cancel(state: JobState) -> Array:
+        chosen = frozenset((state,))
+        listed = asyncio.run(
+            house.service.reading.jobs(states=chosen, user="", name="", limit=0, everything=False)
+        )
+        asyncio.run(house.service.changes.cancel_all([job.id for job in listed], "alice", chosen))
+        found = asyncio.run(house.service.reading.job(array)).array
+        assert found is not None
+        return found
+
+    assert cancel(S.FAILED).waiting == "2-5"
+    assert cancel(S.CONFIGURING).waiting == "2-5", "only those that were placed"
+    assert [element(house, array, task).state for task in (0, 1)] == [S.COMPLETING, S.COMPLETING]
+    later = submit(house, "0-5")
+    for task in (0, 1):
+        end(house, array, task, code=1)
+    assert [element(house, array, task).state for task in (2, 3)] == [S.CONFIGURING, S.CONFIGURING]
+    assert (cancel(S.PENDING).dropped, cancel(S.PENDING).running) == ("4-5", "2-3")
+    assert [element(house, array, task).state for task in (2, 3)] == [S.CONFIGURING, S.CONFIGURING]
+    assert asyncio.run(house.service.reading.job(later)).state is S.CANCELLED
+
+
 def test_the_elements_that_are_there_are_looked_for_in_a_set() -> None:
     """Of an array of 100,000, with thousands there, the requests of all others would wait for seconds."""
 

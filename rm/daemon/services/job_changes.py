@@ -68,11 +68,21 @@ class JobChanges:
         self._hosts = hosts
         self._epoch = epoch
 
-    async def cancel_all(self, job_ids: Sequence[int], by: str) -> Sequence[Job]:
-        """Cancel those that have not ended; the jobs as they are then."""
+    async def cancel_all(
+        self, job_ids: Sequence[int], by: str, states: frozenset[JobState] = frozenset()
+    ) -> Sequence[Job]:
+        """Cancel those that have not ended; the jobs as they are then. `states`: only what is in one of
+        these. An array is then chosen for its elements without jobs of their own, which wait: its others are
+        jobs that are chosen by themselves."""
+        waiting = JobState.PENDING in states
 
         def make(state: ClusterState, part: Sequence[int], wide: list[Job]) -> list[ev.Event]:
             alive = [state.jobs[i] for i in part if i in state.jobs and not state.jobs[i].state.final]
+            if states:
+                alive = [job for job in alive if job.array is None or (job.array.waiting and waiting)]
+                return [
+                    ev.CancelRequested(job.id, by, job.array.waiting if job.array else "") for job in alive
+                ]
             few, wide[:] = divided(alive, PART)
             return [ev.CancelRequested(job.id, by) for job in few]
 

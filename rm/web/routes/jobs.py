@@ -207,7 +207,7 @@ class JobRoutes:
                     mine.append(job.id)
 
         await made(request, judge, len(listed))
-        done = await settled(self._service.changes.cancel_all(mine, caller.user))
+        done = await settled(self._service.changes.cancel_all(mine, caller.user, states))
         sight = await self._visible.sight(request)
 
         def answer() -> web.Response:
