@@ -248,12 +248,14 @@ class FakeService:
         limit: int,
         everything: bool,
         before: int = 0,
+        by_rests: bool = False,
     ) -> list[Job]:
         self.log.append(("jobs", states, user, name, limit, everything))
+        rests = by_rests and JobState.CANCELLED in states
         found = [
             job
             for job in self.table.values()
-            if (not states or job.state in states)
+            if (not states or job.state in states or (rests and job.array and job.array.dropped))
             and (not before or job.id < before)
             and user in ("", job.spec.user)
             and name in ("", job.spec.name)

@@ -16,13 +16,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+PENDING = "PENDING"
+DROPPED = ("CANCELLED", "CA")  # elements that were cancelled before they started
+HELD, HELD_BY_ADMIN = "JobHeldUser", "JobHeldAdmin"
+
+
 class JobRow(NamedTuple):
     """What a queue shows of a job. Times are microseconds since the epoch; `gpus` are those that it has, or
     asks for; `mem_each` is what has `mem_bytes` each: "host", "task", or "" for all memory of its hosts;
     `reason` is a code, "" = none. `array_job` and `array_task`: of an element of a job array. `array_rest`:
     of an array the elements without jobs of their own, "" = there are none; None: it is no array.
-    `array_over`: none of these waits any more, so they were cancelled. `hosts_min`: on how many hosts it runs
-    at least. `suspended_us`: since when it stands still, and `stood_us` for how long it did before."""
+    `array_over`: none of these waits any more, so they were cancelled. `array_parts`: where they are not all
+    in the state of the row, or for different reasons: of each kind its indices, state, short state and
+    reason. `hosts_min`: on how many hosts it runs at least. `suspended_us`: since when it stands still, and
+    `stood_us` for how long it did before."""
 
     id: int
     partition: str
@@ -54,6 +61,26 @@ class JobRow(NamedTuple):
     account: str = ""
     qos: str = ""
     array_over: bool = False
+    array_parts: Sequence[Sequence[str]] = ()
+
+    def lines(self) -> Sequence[JobRow]:
+        """The lines of a list that stand for it: of an array, one for each kind of its elements without jobs
+        of their own, none where there are none."""
+        if not self.array_rest:
+            return (self,) if self.array_rest is None else ()
+        parts = self.array_parts
+        if not parts:
+            if self.state == PENDING and not self.array_over:
+                return (self,)
+            parts = ((self.array_rest, *DROPPED, self.reason),)  # as an older daemon tells it
+        return [self._line(*part) for part in parts]
+
+    def _line(self, rest: str, state: str, short_state: str, reason: str) -> JobRow:
+        waits = state == PENDING
+        return self._replace(
+            array_rest=rest, state=state, short_state=short_state, reason=reason, array_over=not waits,
+            array_limit=self.array_limit if waits else 0, started_us=None, array_parts=(),
+        )  # fmt: skip
 
     def partition_in(self, named: Container[str]) -> bool:
         """Whether the partition that the job runs in is among these, or one of those that it waits for."""
@@ -77,10 +104,17 @@ def by_name(columns: Sequence[str]) -> Callable[[Sequence[Any]], JobRow]:
 
 
 def row_of(
-    job: Any, state: str, short_state: str, hosts: Sequence[str], reason: str, partition: str = ""
+    job: Any,
+    state: str,
+    short_state: str,
+    hosts: Sequence[str],
+    reason: str,
+    partition: str = "",
+    dropped_for: str = "",
 ) -> JobRow:
     """The row of a job of the core, or of `rm.api.jobs`: both name the fields alike. `partition`: of several
-    the one that it runs in, "" = those that it asked for."""
+    the one that it runs in, "" = those that it asked for. `dropped_for`: why elements of an array were
+    cancelled before they started."""
     spec, array = job.spec, job.array
     # GPUs counted by host: before it is placed on as many hosts as it needs
     gpus = spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * (len(hosts) or spec.hosts_min or 1)
@@ -116,4 +150,18 @@ def row_of(
         job.account,
         job.qos,
         array is not None and not array.waiting and bool(array.dropped),
+        () if array is None else _parts(array, reason, dropped_for),
     )
+
+
+def _parts(array: Any, reason: str, dropped_for: str) -> Sequence[Sequence[str]]:
+    """`JobRow.array_parts`: what waits, what somebody holds, and what was cancelled before it started."""
+    waiting, held, dropped = array.waiting, array.held, array.dropped
+    last = ((dropped, *DROPPED, dropped_for),) if dropped else ()
+    if not held or held == waiting:
+        return ((waiting, PENDING, "PD", reason), *last) if waiting and last else last
+    from rm.arrays import mask, text_of
+
+    free, kept = mask(waiting) & ~mask(held), mask(held) & mask(array.admin_held)
+    by = HELD_BY_ADMIN if kept == mask(held) else HELD
+    return ((text_of(free), PENDING, "PD", reason), (held, PENDING, "PD", by), *last)

@@ -207,8 +207,8 @@ class Dependency(msgspec.Struct, frozen=True, kw_only=True):
 
 class Array(msgspec.Struct, frozen=True, kw_only=True):
     """What has become of the elements of a job array: sets of indices, such as `3-9,12`. `waiting` and
-    `dropped` (cancelled before they started) have no job of their own; `held` are among `waiting`. At most
-    `limit` run at once; 0: any number."""
+    `dropped` (cancelled before they started) have no job of their own; `held` are among `waiting`, and
+    `admin_held` by an administrator. At most `limit` run at once; 0: any number."""
 
     waiting: str
     held: str
@@ -219,6 +219,7 @@ class Array(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: str
     dropped: str
     limit: int
+    admin_held: str = ""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

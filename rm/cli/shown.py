@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from rm.api.jobs import Job
 
 
+def called(job: Job) -> str:
+    """Its number, of an array too; `36_2` for an element."""
+    return shown_id(job.id, job.array_job, job.array_task)
+
+
 def job_ref(job: Job) -> str:
     """What users call it: `36_2` for an element of an array, `36_[3-9%5]` for what waits of one."""
     array = job.array

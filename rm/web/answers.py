@@ -232,7 +232,8 @@ def job_row_of(job: core_job.Job, reason: core_reasons.Reason | None, partition:
     hosts = list(dict.fromkeys(task.host for task in job.tasks)) if job.tasks else ()
     code = "" if reason is None else reason.code.value
     state = shown(job)
-    return row_of(job, state.value, state.short, hosts, code, partition)
+    dropped_for = "" if job.reason is None else job.reason.code.value
+    return row_of(job, state.value, state.short, hosts, code, partition, dropped_for)
 
 
 def full_job_of(

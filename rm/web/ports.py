@@ -185,8 +185,10 @@ class JobReading(Protocol):
         limit: int,
         everything: bool,
         before: int = 0,
+        by_rests: bool = False,
     ) -> Answer[tuple[Sequence[Job], Reasons]]:
-        """The same jobs, and why those of them wait that do."""
+        """The same jobs, and why those of them wait that do. `by_rests`: an array counts as CANCELLED, too,
+        for elements that were cancelled before they started."""
         ...
 
     def queue(self, *, user: str, limit: int) -> Answer[Sequence[Job]]:

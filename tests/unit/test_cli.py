@@ -16,6 +16,7 @@ import pytest
 
 from rm.cli.heartbeat import Heartbeat
 from rm.cli.main import JOB_VERBS, VERBS, run
+from rm.core.model.asked.array import Array
 from tests.command_line import Rmx
 from tests.fake_service import CARD, Daemon
 from tests.fakes import PATIENCE_S
@@ -111,6 +112,19 @@ def test_of_very_many_cancelled_jobs_their_number_is_said(daemon: Daemon, rmx: R
     for _ in range(101):
         rmx("submit", "train.sh")
     assert rmx("cancel", "--job-name=train").out == "101 jobs are CANCELLED\n"
+
+
+def test_of_a_named_array_only_elements_in_the_named_state_are_cancelled(daemon: Daemon, rmx: Rmx) -> None:
+    rmx("submit", "--array=0-5", "train.sh")
+    daemon.service.put(1, array=Array(waiting="2-3", held="3", running="1", dropped="4-5"))
+    rmx("submit", "train.sh")
+    daemon.service.put(2, array_job=1, array_task=1)
+    daemon.service.run(2)
+    said = rmx("cancel", "1", "--state=PENDING")
+    assert said.out.startswith("Job 1_[2-3] is "), said
+    assert [what[1] for what in daemon.service.log if what[0] == "cancel"] == [1]
+    assert not daemon.service.table[2].state.final
+    assert rmx("cancel", "1", "--state=RUNNING").out == "Job 2 is CANCELLED\n"
 
 
 def test_jobs_are_changed_one_by_one(daemon: Daemon, rmx: Rmx) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from pathlib import Path
@@ -15,6 +16,9 @@ from rm.cli.main import rmx as program
 from rm.cli.other_words import CALLED, hint
 from rm.cli.output import printable
 from rm.client import Client
+from rm.core.model.asked.array import Array
+from rm.core.model.job import JobState
+from rm.core.model.reasons import Reason, ReasonCode
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
 
@@ -69,6 +73,33 @@ def test_columns_are_chosen_by_the_letters_of_slurm(rmx: Rmx) -> None:
     assert "a % that names no column" in rmx("queue", "-o", "%i %-j").err
     times = rmx("queue", "--noheader", "-t", "PD", "-n", "last", "-o", "%V %S").out
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d N/A\n", times)
+
+
+def test_an_array_is_a_line_for_what_waits_what_is_held_and_what_was_cancelled(
+    rmx: Rmx, daemon: Daemon
+) -> None:
+    def shown(*words: str) -> list[str]:
+        return [" ".join(row) for row in rows(rmx("queue", "-n", "many", "--noheader", *form, *words).out)]
+
+    form = ("-o", "jobid,state,reason")
+    rmx("submit", "--job-name=many", "--array=0-9%2", "--wrap=true")
+    cancelled = Reason(ReasonCode.CANCELLED, "cancelled by alice")
+    array = Array(waiting="3-6", held="5-6", running="1-2", completed="0", dropped="7-9", limit=2)
+    daemon.service.put(4, array=array, reason=cancelled)
+    dropped = "4_[7-9] CANCELLED Cancelled"
+    assert shown() == ["4_[3-4%2] PENDING Cancelled", "4_[5-6%2] PENDING JobHeldUser", dropped]
+    assert shown("--state=CA") == shown("-t", "cancelled,F") == [dropped]
+    assert len(shown("-t", "PD")) == 2
+    assert [job["id"] for job in rmx("queue", "-n", "many", "--json").json["jobs"]] == [4]
+    held = dataclasses.replace(array, held="3-6", admin_held="3-6", dropped="", failed="7-9")
+    daemon.service.put(4, array=held, reason=Reason(ReasonCode.HELD_ADMIN, ""))
+    assert shown() == ["4_[3-6%2] PENDING JobHeldAdmin"]
+    daemon.service.put(4, array=dataclasses.replace(held, held="3", admin_held="3"))
+    assert shown()[1] == "4_[3%2] PENDING JobHeldAdmin"
+    daemon.service.put(4, array=Array(running="0-6", dropped="7-9"), state=JobState.RUNNING, reason=cancelled)
+    assert shown() == [dropped], "it is in another state than those that run"
+    daemon.service.put(4, array=Array(failed="0-6", dropped="7-9"), state=JobState.FAILED, ended_us=9_000_000)
+    assert shown() == [dropped]
 
 
 def test_no_word_is_broken_on_a_narrow_terminal(rmx: Rmx, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from rm.core.model.reasons import ReasonCode
 from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.daemon.services.array_elements import PART, gone
 from rm.errors import Conflict, ImpossibleRequest, NotFound, UsageError
+from rm.web.answers import job_row_of
 from tests import builders
 from tests.fakes import PATIENCE_S
 from tests.unit.test_service import House
@@ -305,6 +306,29 @@ def test_who_cancels_what_waits_does_not_end_elements_that_run(house: House) -> 
     assert (cancel(S.PENDING).dropped, cancel(S.PENDING).running) == ("4-5", "2-3")
     assert [element(house, array, task).state for task in (2, 3)] == [S.CONFIGURING, S.CONFIGURING]
     assert asyncio.run(house.service.reading.job(later)).state is S.CANCELLED
+
+
+def test_an_array_is_found_by_its_elements_that_were_cancelled_before_they_started(house: House) -> None:
+    house.do(ev.HostUp("h1", "boot", "1"))
+    array = submit(house, "0-5")
+    house.do(ev.CancelRequested(array, "alice", "4-5"))
+
+    def found(by_rests: bool) -> list[tuple[str, str, str]]:
+        listed, reasons = asyncio.run(
+            house.service.reading.jobs_and_reasons(
+                states=frozenset((S.CANCELLED,)), user="", name="", limit=0, everything=False,
+                by_rests=by_rests,
+            )
+        )  # fmt: skip
+        lines = [line for job in listed for line in job_row_of(job, reasons.of_job(job), "").lines()]
+        return [(str(line.array_rest), line.state, line.reason) for line in lines]
+
+    assert found(by_rests=False) == []
+    gone = ("4-5", "CANCELLED", "Cancelled")
+    assert found(by_rests=True) == [("2-3", "PENDING", "Resources"), gone]
+    house.do(ev.RequeueRequested(array, "alice", "4-5"))
+    house.do(ev.CancelRequested(array, "alice", "2"))
+    assert found(by_rests=True)[1:] == [("2", "CANCELLED", "Cancelled")]
 
 
 def test_the_elements_that_are_there_are_looked_for_in_a_set() -> None:

@@ -97,6 +97,26 @@ def test_the_rest_of_an_array_that_waits_no_more_was_cancelled(slurm: Slurm, dae
     assert " JobState=CANCELLED " in slurm("scontrol", "-o", "show", "job", "3").out
 
 
+def test_what_is_held_or_was_cancelled_of_an_array_has_a_line_of_its_own(
+    slurm: Slurm, daemon: Daemon
+) -> None:
+    daemon.service.put(3, array=Array(waiting="2-4", held="3-4", running="1", dropped="0,5"))
+    form = ("-h", "-j", "3", "-t", "all", "-o", "%i %T %r")
+    waits, held, gone = "3_[2] PENDING None", "3_[3-4] PENDING JobHeldUser", "3_[0,5] CANCELLED None"
+    assert set(slurm("squeue", *form).out.splitlines()) == {waits, held, gone, "3_1 RUNNING None"}
+    assert slurm("squeue", "-h", "-j", "3", "-t", "PD", "-o", "%i %y").out.split("\n")[:2] == [
+        "3_[2] 0",
+        "3_[3-4] 0",
+    ]
+    told = json.loads(slurm("squeue", "--json", "-j", "3", "-t", "all").out)["jobs"]
+    assert [(one["array_task_string"], one["job_state"]) for one in told if one["array_task_string"]] == [
+        ("2", "PENDING"),
+        ("3-4", "PENDING"),
+        ("0,5", "CANCELLED"),
+    ]
+    assert slurm("scancel", "-v", "-t", "PD", "-n", "many").err == "scancel: Terminating job 3_[2-4]\n"
+
+
 def test_who_cancels_all_asks_nothing_of_elements_that_were_cancelled(slurm: Slurm, daemon: Daemon) -> None:
     """The array is PENDING for an element that has a job of its own and waits again."""
     daemon.service.put(3, array=Array(dropped="0,2-5"))

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from rm.arrays import JobId, split_ids
+from rm.cli.array_elements import state_of, targets
 from rm.cli.jobs.own_job import is_own, requeue_itself
+from rm.cli.jobs.queue_view import View
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option
 from rm.cli.shown import job_ref
@@ -50,7 +52,7 @@ def _each(ids: list[JobId], act: Callable[[JobId], Job], as_json: bool, done: st
             continue
         changed.append(job)
         if not as_json:
-            click.echo(f"Job {job_id} {done or 'is ' + job.state}")
+            click.echo(f"Job {job_id} {done or 'is ' + state_of(job, job_id.tasks)}")
     if as_json:
         emit_json({"jobs": changed})
     return code
@@ -65,13 +67,27 @@ def _all_that_fit(session: Session, user: str, name: str, state: str, as_json: b
         emit_json({"jobs": answer.jobs})
     elif len(answer.jobs) <= NAMED_MOST:
         for job in answer.jobs:
-            click.echo(f"Job {job_ref(job)} is {job.state}")
+            rest = "" if job.array is None else job.array.waiting or job.array.dropped
+            click.echo(f"Job {job_ref(job)} is {state_of(job, rest)}")
     else:
         for ended, count in sorted(Counter(job.state for job in answer.jobs).items()):
             click.echo(f"{count} jobs are {ended}")
     if not answer.jobs and not answer.refused:
         note("No unfinished job matches.")
     return Forbidden.exit_code if answer.refused else 0
+
+
+def _matching(
+    session: Session, named: list[JobId], user: str, name: str, state: str, rests: bool
+) -> list[JobId]:
+    """Of the jobs that are named, or of all, those that fit. `rests`: also elements of arrays that have no
+    jobs of their own."""
+    lines = View(state=state).shown(session.client.rows(user=user, name=name, state=state))
+    alive = [line for line in lines if line.ended_us is None and not line.array_over]
+    if not state and named:  # whole arrays, as they are named
+        known = {line.id for line in alive} | {line.array_job for line in alive}
+        return [one for one in named if one.job in known]
+    return targets([line for line in alive if rests or line.array_rest is None], named)
 
 
 @click.command()
@@ -110,13 +126,7 @@ def cancel(
     if (user or name or state) and not words and number is None:
         return _all_that_fit(session, user, name, state, as_json)
     if user or name or state:
-        listed = session.client.jobs(user=user, name=name, state=state)
-        alive = [job for job in listed if job.ended_us is None]
-        if words:
-            known = {job.id for job in alive} | {job.array_job for job in alive}
-            ids = [one for one in job_ids(words) if one.job in known]
-        else:  # of arrays those elements that have jobs of their own
-            ids = [JobId(job.id) for job in alive if job.array is None]
+        ids = _matching(session, job_ids(words) if words else [], user, name, state, number is None)
         if not ids:
             note("No unfinished job matches.")
     else:

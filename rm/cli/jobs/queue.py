@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rm.api.job_rows import JobRow, row_of
+from rm.api.job_rows import PENDING, JobRow, row_of
 from rm.cli.jobs.queue_view import View
 from rm.cli.session import Session, completes, emit_json, json_option, table
 from rm.errors import UsageError
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def _row_of(job: Job) -> JobRow:
     reason = job.reason.code if job.reason else ""
-    return row_of(job, job.state, job.short_state, job.hosts, reason, job.partition or "")
+    dropped_for = "" if job.state == PENDING else reason
+    return row_of(job, job.state, job.short_state, job.hosts, reason, job.partition or "", dropped_for)
 
 
 @click.command()
@@ -95,7 +96,8 @@ def queue(
     if as_json:
         found = {job.id: job for job in session.client.jobs(**asked)}
         rows = [_row_of(job) for job in found.values()]
-        emit_json({"jobs": [found[row.id] for row in view.shown(rows, limit)]})
+        shown = dict.fromkeys(row.id for row in view.shown(rows, limit))
+        emit_json({"jobs": [found[job] for job in shown]})
         return
     rows = view.shown(session.client.rows(**asked), limit)
     if view.slurm_form:

@@ -46,6 +46,7 @@ class View:
         """Raises UsageError for a column or a host list that there is not."""
         self._users, self._names, self._partitions = _words(user), _words(name), _words(partition)
         self._hosts = frozenset(parse_hosts(nodelist)) if nodelist else frozenset()
+        self._states = frozenset(word.upper() for word in _words(state))
         self._state, self._me, self._sort, self._noheader = state, me, sort, noheader
         # is there more to select by than the daemon does?
         several = len(self._users) > 1 or len(self._names) > 1
@@ -66,8 +67,9 @@ class View:
 
     def shown(self, rows: Sequence[JobRow], most: int | None = None) -> list[JobRow]:
         """Those that fit, in order; `most` of them, the newest."""
-        # an array of which nothing is left stands for none: its elements are jobs of their own
-        found = [row for row in rows if row.array_rest != "" and (not self.selects_more or self._fits(row))]
+        found = [line for row in rows for line in ((row,) if row.array_rest is None else row.lines())]
+        if self.selects_more or self._states:
+            found = list(filter(self._fits, found))
         return ordered(found[-(most or 0) :], self._sort)
 
     def cells(self, rows: Sequence[JobRow]) -> list[list[Any]]:
@@ -88,7 +90,8 @@ class View:
 
     def _fits(self, row: JobRow) -> bool:
         return (
-            (not self._users or row.user in self._users)
+            (not self._states or row.state in self._states or row.short_state in self._states)
+            and (not self._users or row.user in self._users)
             and (not self._names or row.name in self._names)
             and (not self._partitions or row.partition_in(self._partitions))
             and (not self._hosts or not self._hosts.isdisjoint(row.hosts))

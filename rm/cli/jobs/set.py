@@ -11,7 +11,7 @@ import click
 
 from rm.arrays import parse_id
 from rm.cli.session import Session, emit_json, json_option
-from rm.cli.shown import job_ref
+from rm.cli.shown import called
 from rm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def set_fields(session: Session, /, job: str, fields: tuple[str, ...], as_json: 
     if as_json:
         emit_json({"job": changed})
     else:
-        click.echo(f"Job {named if named.tasks else job_ref(changed)} is changed")
+        click.echo(f"Job {named if named.tasks else called(changed)} is changed")
 
 
 def update_of(values: Mapping[str, str]) -> JobUpdate | None:

@@ -10,7 +10,7 @@ import click
 from rm.arrays import JobId, lowest, mask
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option
-from rm.cli.shown import job_ref
+from rm.cli.shown import called
 
 if TYPE_CHECKING:
     from rm.api.jobs import Job
@@ -30,24 +30,22 @@ def wait_for(
     for job in session.client.wait_each([one for named in ids for one in named.each()], timeout_s):
         ended.append(job)
         if exit_code(job):
-            note(f"Job {job_ref(job)} ended {job.state} ({job.exit or '-'}).{_why(job)}")
+            note(f"Job {called(job)} ended {job.state} ({job.exit or '-'}).{_why(job)}")
         else:  # where its output is, for one, if not where it was to be
             for told in dict.fromkeys(task.note for task in job.tasks if task.note):
-                note(f"Job {job_ref(job)}: {told}")
+                note(f"Job {called(job)}: {told}")
     if as_json:
         emit_json({"jobs": ended})
     return max(map(exit_code, ended), default=0)
 
 
 def _why(job: Job) -> str:
-    if job.reason:
-        return f" {job.reason.message}"
     if job.array is not None and job.array.failed:
         first = lowest(mask(job.array.failed))
         return (
             f" Failed: {job.array.failed:.80}. `rmx show {job.id}_{first}` tells why the first of them did."
         )
-    return ""
+    return f" {job.reason.message}" if job.reason else ""
 
 
 @click.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from rm.api.job_rows import JobRow, row_of
+from rm.api.job_rows import HELD, HELD_BY_ADMIN, JobRow, row_of
 from rm.cli.shown import moment as usual_moment
 from rm.cli.slurm.asking import Asking
 from rm.client.address import find_daemon
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from rm.api.jobs import Job
-    from rm.arrays import JobId
 
 NONE = "(null)"
 STATES = (
@@ -41,6 +40,7 @@ NEVER = frozenset((
     "REVOKED", "SIGNALING", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED",
     "BF", "DL", "RQ", "RF", "RH", "RS", "RD", "RV", "SI", "SE", "SO", "ST",
 ))  # fmt: skip
+DROPPED_REST = {"state": "CANCELLED", "short_state": "CA", "started_us": None, "exit": None, "reason": None}
 
 
 def rows(**selection: Any) -> list[JobRow]:
@@ -54,47 +54,37 @@ def rows(**selection: Any) -> list[JobRow]:
 
         with Client() as client:
             found = client.rows(**selection)
-    return [_of_rest(row) for row in found]
+    return [line for row in found for line in _lines(row)]
 
 
-def _of_rest(row: JobRow) -> JobRow:
-    """An array stands for its elements without jobs: where none of them waits any more, they were cancelled:
-    its own state tells of its other elements."""
-    if not row.array_rest or (row.state == "PENDING" and not row.array_over):
-        return row
-    return row._replace(state="CANCELLED", short_state="CA", started_us=None)
+def _lines(row: JobRow) -> Sequence[JobRow]:
+    """Also of an array of which nothing is left: its id is known by it."""
+    return (row,) if row.array_rest is None else row.lines() or (row,)
 
 
 def rest_of(job: Job) -> Job:
-    """The same of a whole job."""
+    """An array stands for its elements without jobs: where none of them waits any more, they were cancelled:
+    its own state tells of its other elements."""
     if job.array is None or job.array.waiting or not job.array.dropped:
         return job
-    changes = {"state": "CANCELLED", "short_state": "CA", "started_us": None, "exit": None, "reason": None}
+    return _with(job, DROPPED_REST)
+
+
+def _of_line(job: Job, line: JobRow) -> Job:
+    """An array as one of its lines stands for it."""
+    if line.array_rest and line.state == "CANCELLED":
+        return _with(job, DROPPED_REST)
+    held = job.array is not None and line.reason in (HELD, HELD_BY_ADMIN)
+    return _with(job, {"held": True}) if held else job
+
+
+def _with(job: Job, changes: Mapping[str, Any]) -> Job:
     if isinstance(job, Told):
         made: Any = Told({**job, **changes})
         return made  # type: ignore[no-any-return]
     from msgspec.structs import replace
 
     return replace(job, **changes)
-
-
-def tasks_of(job: JobRow, ids: Sequence[JobId]) -> str | None:
-    """What of a listed job is meant by `ids`, which are all jobs where there are none: "" the job, or of an
-    array that is listed those elements that have no jobs of their own; None: nothing."""
-    rest = job.array_rest or ""
-    array = job.array_job or job.id
-    if not ids or any(not one.tasks and one.job in (job.id, array) for one in ids):
-        return rest
-    from rm.arrays import mask, text_of
-
-    mine = mask(rest) if rest else 0 if job.array_task is None else 1 << job.array_task
-    chosen = 0
-    for one in ids:
-        if one.job == array and one.tasks:
-            chosen |= mask(one.tasks) & mine
-    if not chosen:
-        return None
-    return text_of(chosen) if rest else ""
 
 
 class Whole:
@@ -118,12 +108,12 @@ class Whole:
 def whole(**selection: Any) -> list[Any]:
     from rm.client import Client
 
-    def row(job: Any) -> JobRow:
+    def lines(job: Any) -> Sequence[JobRow]:
         reason = job.reason.code if job.reason is not None else ""
-        return _of_rest(row_of(job, job.state, job.short_state, job.hosts, reason, job.partition or ""))
+        return _lines(row_of(job, job.state, job.short_state, job.hosts, reason, job.partition or ""))
 
     with Client() as client:
-        return [Whole(job, row(job)) for job in client.jobs(**selection)]
+        return [Whole(_of_line(job, line), line) for job in client.jobs(**selection) for line in lines(job)]
 
 
 def eligible_us(job: Any) -> int | None:

@@ -172,12 +172,11 @@ def put_array(ctx: Changing, record: Job, array: Array, story: str = "", ended_u
 
 
 def drop(ctx: Changing, record: Job, waiting: int, reason: Reason) -> None:
-    """End these waiting elements before they have started."""
+    """End these waiting elements before they have started. The record keeps why the last ones were ended so:
+    why others wait is no part of it."""
     assert record.array is not None
     array = record.array.moved(waiting, "dropped")
-    if not array.waiting:
-        record = replace(record, reason=reason)
-    put_array(ctx, record, array, f"{reason.message}: elements {short(waiting)}")
+    put_array(ctx, replace(record, reason=reason), array, f"{reason.message}: elements {short(waiting)}")
 
 
 def at_once(array_id: int, array: Array, behind: Mapping[int, int]) -> int:

@@ -94,9 +94,11 @@ class JobReading:
         limit: int,
         everything: bool,
         before: int = 0,
+        by_rests: bool = False,
     ) -> tuple[Sequence[Job], Reasons]:
         """The jobs as they are stored, why those of them wait that do, and in which of several partitions the
-        others run."""
+        others run. `by_rests`: an array of which elements were cancelled before they started counts as
+        CANCELLED as well, as far as it is in memory."""
         if everything:
             stored = await asyncio.to_thread(
                 self._store.jobs,
@@ -116,11 +118,13 @@ class JobReading:
             return stored, reasons
         since_us = self._clock.now_us() - self._recent_us
 
+        rests = by_rests and JobState.CANCELLED in states
+
         def fits(job: Job) -> bool:
             return bool(
                 (not job.state.final or (job.ended_us or 0) >= since_us)
                 and (not before or job.id < before)
-                and (not states or job.state in states)
+                and (not states or job.state in states or (rests and job.array and job.array.dropped))
                 and (not user or job.spec.user == user)
                 and (not name or job.spec.name == name)
             )

@@ -96,7 +96,7 @@ class JobRoutes:
         asked = self._asked(request)
         if asked is None:
             return respond(jobs.JobRows(columns=JobRow._fields, rows=()))
-        found, reasons = await settled(self._service.reading.jobs_and_reasons(**asked))
+        found, reasons = await settled(self._service.reading.jobs_and_reasons(**asked, by_rests=True))
         found, more = _page(found, asked)
         sight = await self._visible.sight(request)
 

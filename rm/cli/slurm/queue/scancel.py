@@ -6,10 +6,11 @@ import os
 import sys
 
 from rm.arrays import JobId, parse_id, split_ids
+from rm.cli.array_elements import targets
 from rm.cli.output import note
 from rm.cli.slurm.changing import Changing
 from rm.cli.slurm.clusters import OPTION, VARIABLES, cluster_of
-from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, rows, tasks_of, whole
+from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, rows, whole
 from rm.cli.slurm.refusals import words_of
 from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
@@ -165,8 +166,7 @@ def _matching(filters: dict[str, str], state: str, ids: list[JobId]) -> list[Job
         and (hosts is None or not hosts.isdisjoint(job.hosts))
         and (reservation is None or job.job.spec.reservation == reservation)
     ]
-    targets = [(job, tasks_of(job, ids)) for job in found]
-    return [JobId(job.id, tasks) for job, tasks in targets if tasks is not None]
+    return targets(found, ids)
 
 
 def _cancel(client: Changing, job: JobId, signal: int | None, to: SignalTo, verbose: bool) -> int:

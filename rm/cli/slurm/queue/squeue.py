@@ -7,10 +7,11 @@ import sys
 import time
 
 from rm.api.job_rows import JobRow
+from rm.cli.array_elements import tasks_of
 from rm.cli.formats import Format, by_letters, by_names
 from rm.cli.output import note
 from rm.cli.slurm.clusters import ALIAS, OPTION, VARIABLES, cluster_of, say_cluster
-from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, expect, rank, rows, tasks_of, whole
+from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, expect, rank, rows, whole
 from rm.cli.slurm.queue.squeue_columns import COLUMNS, NAMED
 from rm.cli.slurm.queue.squeue_sort import letter_of, sorted_by, sorting
 from rm.cli.slurm.users import named_by
@@ -81,7 +82,7 @@ def _list(given: Given) -> int:
     sort = options.get("sort") or (SORT_START if "start" in options else "")
     sorts_by = {COLUMNS[letter_of(word)] for word in sorting(sort, COLUMNS)}
     wanted = _states(given)
-    # the cancelled rest of an array is in the state of the array, for the daemon
+    # the cancelled rest of an array is in the state of the array, where whole jobs are asked for
     states = "" if "CANCELLED" in wanted else ",".join(sorted(wanted & frozenset(STATES)))
     asked: dict[str, Any] = {"state": states, "mine": "me" in options}
     named = {"user": given.words("user"), "name": given.words("name")}

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm import arrays
+from rm.cli.array_elements import tasks_of
 from rm.cli.formats import Column, by_letters, by_names
 from rm.cli.shown import elapsed_us
-from rm.cli.slurm.jobs import NONE, hosts_of, moment, tasks_of
+from rm.cli.slurm.jobs import NONE, hosts_of, moment
 from rm.cli.slurm.queue.squeue_columns import uid
 from rm.cli.slurm.queue.squeue_sort import sorted_by, sorting
 from rm.units import fold_hosts, format_elapsed, parse_hosts

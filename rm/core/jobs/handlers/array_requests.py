@@ -122,7 +122,8 @@ def _requeue(ctx: Context, record: Job, e: ev.RequeueRequested) -> None:
         waits = array.moved(dropped, "waiting")
         if e.hold:
             waits = replace(waits, held=text_of(waits.has("held") | dropped))
-        put_array(ctx, record, waits, f"requeued by {e.by}: elements {short(dropped)}")
+        record = replace(record, reason=record.reason if waits.dropped else None)
+        record = put_array(ctx, record, waits, f"requeued by {e.by}: elements {short(dropped)}")
     own = array.has("running") | array.has("completed") | array.has("failed") | array.has("cancelled")
     done = _each(ctx, record, own & chosen, lambda job: ev.RequeueRequested(job, e.by, hold=e.hold))
     if not dropped and not done:
