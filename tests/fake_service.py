@@ -13,6 +13,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from rm.config import Config, JobsConfig
+from rm.core.jobs.elements import shown_element
 from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.choice import Choice, Compared
 from rm.core.model.described import Described
@@ -292,6 +293,12 @@ class FakeService:
 
     async def described(self, job_id: int, array_tasks: str = "") -> Described:
         job = await self.job(job_id)
+        if array_tasks:
+            of_it = (one for one in self.table.values() if one.array_job == job_id)
+            own = next((one for one in of_it if str(one.array_task) == array_tasks), None)
+            shown = own or shown_element(job, int(array_tasks))
+            assert shown is not None
+            return Described(shown)
         if job_id != 2:
             return Described(job)
         schedule = Schedule(job_id, 1, 40_000, 200_000, 196_000, inject_us=4_000)
@@ -402,6 +409,8 @@ class FakeService:
     ) -> AsyncIterator[LogPiece]:
         """Each rank and attempt says the same; rank 3 is lost."""
         job = await self.job(job_id)
+        if job.array is not None:
+            raise Conflict(f"Job {job_id} is a job array.")
         self.log.append(("logs", job_id, rank, stream, offset, follow, lines, attempt))
         if rank >= job.spec.ntasks:
             raise NotFound(f"Job {job_id} has no task {rank}.")
@@ -418,8 +427,8 @@ class FakeService:
             yield LogPiece(1, max(end, offset), b"more\n")
             end = max(end, offset) + 5
 
-    async def why(self, job_id: int) -> dict[str, Any]:
-        job = await self.job(job_id)
+    async def why(self, job_id: int, array_tasks: str = "") -> dict[str, Any]:
+        job = (await self.described(job_id, array_tasks)).job
         verdict = HostVerdict("h1", NO_ROOM, ())
         return {
             "job": job_id,

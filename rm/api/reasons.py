@@ -254,13 +254,15 @@ class Why(Answer, frozen=True, kw_only=True):
     one that may not be tried now (held, before its begin time, or waiting for other jobs). `chain`: for which
     jobs it waits, then for which these wait, and so on; `chain_left_out` more are not named. `start`: when it
     is expected to start; of one that waits, where nobody knows, `no_start` says why. `priority`: there where
-    the queue policy orders jobs by such sums."""
+    the queue policy orders jobs by such sums. `ref`: what users call it, `36_2` for an element of a job
+    array, whose `job` is the array where it has none of its own."""
 
     job: int
     state: str
     reasons: Sequence[Reason]
     verdicts: Sequence[Verdict]
     alignment: Alignment | None
+    ref: str = ""
     placement: Placement | None = None
     choice: Choice | None = None
     queue_position: QueuePosition | None = None

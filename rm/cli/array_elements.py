@@ -1,9 +1,11 @@
 """Elements of job arrays as commands choose and tell them.
 
-Standard library only, so that the quick commands can use it.
+It imports little, so that the quick commands can use it.
 """
 
 from __future__ import annotations
+
+from rm.errors import NotFound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,13 +23,32 @@ _STATES = (
 
 
 def state_of(job: Job, tasks: str) -> str:
-    """The state of the job, or of an array that of these elements together."""
+    """The state of the job; of an array the one that these elements have together."""
     if job.array is None or not tasks:
         return job.state
     from rm.arrays import mask
 
     chosen = mask(tasks)
     return next((state for name, state in _STATES if mask(getattr(job.array, name)) & chosen), "COMPLETED")
+
+
+def chosen_of(job: Job, tasks: str) -> int:
+    """The elements of an array that are named, as a set; "" is all.
+
+    Raises:
+        NotFound: the array has not all of them, or the job is none.
+    """
+    from rm.arrays import mask, parse, text_of
+
+    if job.array is None:
+        raise NotFound(f"Job {job.id} is no job array.", "Leave the index out.")
+    whole = parse(job.spec.array).mask
+    if not tasks:
+        return whole
+    chosen = mask(tasks)
+    if beyond := chosen & ~whole:
+        raise NotFound(f"Job array {job.id} has no element {text_of(beyond):.80}.")
+    return chosen
 
 
 def tasks_of(job: JobRow, ids: Sequence[JobId]) -> str | None:

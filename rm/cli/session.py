@@ -146,12 +146,12 @@ def job_ids(words: Iterable[str], of_hosts: str = "") -> list[JobId]:
     return found
 
 
-def one_job(operand: str | None, option: str | None, of_hosts: str = "") -> JobId:
-    """A job, or one element of an array."""
+def one_job(operand: str | None, option: str | None, of_hosts: str = "", *, several: bool = False) -> JobId:
+    """A job, or one element of an array; or `several` of one array."""
     ids = job_ids(filter(None, (operand, option)), of_hosts)
     if len(ids) > 1:
         raise UsageError("This command takes one job.")
-    if ids[0].tasks and not ids[0].tasks.isdigit():
+    if not several and ids[0].tasks and not ids[0].tasks.isdigit():
         raise UsageError(f"{ids[0]} are several elements, and this command takes one.")
     return ids[0]
 

@@ -216,7 +216,7 @@ class JobReading(Protocol):
         """The job as soon as it is final, or as it is after `timeout_s`."""
         ...
 
-    def why(self, job_id: int) -> Answer[Mapping[str, Any]]:
+    def why(self, job_id: int, array_tasks: str = "") -> Answer[Mapping[str, Any]]:
         """{"job", "state", "reasons", "verdicts", "alignment"}; of a job that waits also "queue_position"; of
         one that was placed "placement" and "choice", the decision as it was taken, or None where it was not
         recorded."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rm.core.jobs.chain import Chain, Link
+from rm.core.model.asked.array import Array
 from rm.core.model.asked.dependency import Dependency, Standing
 from rm.core.model.earlier_attempt import EarlierAttempt
 from rm.core.model.job import JobState, Task
@@ -158,7 +159,7 @@ def test_why_of_a_job_that_waits_for_others_shows_the_chain(
     )
     why = FakeService.why
 
-    async def with_chain(self: FakeService, job: int) -> Any:
+    async def with_chain(self: FakeService, job: int, array_tasks: str = "") -> Any:
         return {**await why(self, job), "chain": Chain(links, 3)}
 
     monkeypatch.setattr(FakeService, "why", with_chain)
@@ -214,6 +215,73 @@ def test_logs_of_all_tasks_carry_their_ranks(daemon: Daemon, rmx: Rmx) -> None:
     daemon.call(daemon.service.finish, 1, waiting=3)
     followed = rmx("logs", "1", "-l", "-f").out.splitlines()
     assert sorted(followed) == sorted(f"{rank}: no endmore" for rank in range(3))
+
+
+@pytest.fixture
+def array_of_four(daemon: Daemon, rmx: Rmx) -> None:
+    """1 is an array, of which 2 was 1_0 and 3 runs as 1_1; two wait, two are held, one was cancelled."""
+    rmx("submit", "--array=0-6", "--wrap=true")
+    for job, task in ((2, 0), (3, 1)):
+        rmx("submit", "--wrap=true")
+        daemon.service.put(job, array_job=1, array_task=task)
+    daemon.service.run(3)
+    sets = Array(waiting="2-5", held="4-5", running="1", completed="0", dropped="6")
+    daemon.service.put(1, array=sets)
+
+
+@pytest.mark.usefixtures("array_of_four")
+def test_logs_of_an_array_are_those_of_the_elements_that_have_begun(daemon: Daemon, rmx: Rmx) -> None:
+    said = b"".join(f"{word}\n".encode() for word in WORDS).decode()
+    whole = rmx("logs", "1")
+    assert (whole.code, whole.out) == (0, f"==> 1_0 <==\n{said}==> 1_1 <==\n{said}")
+    assert whole.err == "rmx: Job 1_[2-6] has not begun, and has no output.\n"
+    assert rmx("logs", "1_[0,4]").out == f"==> 1_0 <==\n{said}"
+    assert rmx("logs", "1_1").out == said
+    lost = rmx("logs", "1_[0-1]", "--task=3")
+    assert (lost.code, lost.out, lost.err.count("has no task 3")) == (4, "", 2)
+    daemon.call(daemon.service.finish, 3)
+    lines = rmx("logs", "1_[1-2]", "-f").out.splitlines()
+    assert lines == [f"1_1: {word}" for word in WORDS]
+
+
+@pytest.mark.usefixtures("array_of_four")
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["logs", "1_4"], 6, "Job 1_4 has not begun, and has no output."),
+        (["logs", "1_[7-9]"], 4, "Job array 1 has no element 7-9."),
+        (["logs", "2_[0-1]"], 4, "Job 2 is no job array. Leave the index out."),
+        (["logs", "1", "--label"], 2, "--label prints the tasks of one job. Name one element of the array."),
+        (["why", "1_[7-9]"], 4, "Job array 1 has no element 7-9."),
+        (["why", "2_[0-1]"], 4, "Job 2 is no job array. Leave the index out."),
+    ],
+)
+def test_elements_without_output_or_jobs_are_refused(
+    rmx: Rmx, words: list[str], code: int, sentence: str
+) -> None:
+    found = rmx(*words)
+    assert (found.code, found.err) == (code, f"rmx: {sentence}\n")
+
+
+@pytest.mark.usefixtures("array_of_four")
+def test_why_of_several_elements_tells_alike_ones_together(daemon: Daemon, rmx: Rmx) -> None:
+    heads = [line for line in rmx("why", "1_[0-6]").out.splitlines() if line.startswith("Job ")]
+    assert heads == [
+        "Job 1_0 is PENDING.",
+        "Job 1_1 is RUNNING.",
+        "Job 1_[2-3] is PENDING.",
+        "Job 1_[4-5] is PENDING.",
+        "Job 1_6 is CANCELLED.",
+    ]
+    assert rmx("why", "1_3").out.startswith("Job 1_3 is PENDING.\n")
+    told = rmx("why", "1_[1,6]", "--json").json["elements"]
+    assert [(one["elements"], one["why"]["state"]) for one in told] == [
+        ("1_1", "RUNNING"),
+        ("1_6", "CANCELLED"),
+    ]
+    each = Dependency("aftercorr", 3, undecided="2-5")
+    daemon.service.put(1, dependencies=(each,))
+    assert "Job 1_2 is PENDING." in rmx("why", "1_[2-3]").out
 
 
 def test_a_log_that_is_lost_fails_and_hides_no_other(daemon: Daemon, rmx: Rmx) -> None:

@@ -57,3 +57,42 @@ def test_a_waiting_job_knows_who_is_ahead_of_it(house: House) -> None:
     assert asyncio.run(house.service.reading.why(3))["queue_position"].position == 1
     assert asyncio.run(house.service.reading.why(2))["queue_position"] is None
     assert "queue_position" not in asyncio.run(house.service.reading.why(1))
+
+
+def test_an_element_without_a_job_of_its_own_is_explained_by_itself(house: House) -> None:
+    """What keeps the others of its array from starting says nothing of one that is held, or was cancelled."""
+    house.do(ev.HostAdded(builders.host("h1", cpus=8)), ev.HostUp("h1", "boot", "1"))
+    house.do(ev.JobSubmitted(1, builders.spec(array="0-9%2")))
+    house.do(ev.HoldRequested(1, "alice", "5"), ev.CancelRequested(1, "alice", "7-8"))
+
+    def why(task: int) -> tuple[str, list[tuple[str, str]], bool]:
+        told = asyncio.run(house.service.reading.why(1, str(task)))
+        reasons = [(reason.code.value, reason.message) for reason in told["reasons"]]
+        return told["state"].value, reasons, told.get("queue_position") is not None
+
+    limit = "2 elements of job array 1 run, and at most 2 may at a time"
+    assert why(4) == ("PENDING", [("JobArrayTaskLimit", limit)], True)
+    state, reasons, in_queue = why(5)
+    assert (state, reasons[0], in_queue) == (
+        "PENDING",
+        ("JobHeldUser", "held; release it with rmx release 1_5"),
+        False,
+    )
+    assert why(7) == ("CANCELLED", [("Cancelled", "cancelled by alice")], False)
+    assert asyncio.run(house.service.reading.why(1, "0"))["choice"] is not None
+
+
+def test_an_element_that_waited_in_vain_says_for_what(house: House) -> None:
+    house.do(ev.HostAdded(builders.host("h1", cpus=8)), ev.HostUp("h1", "boot", "1"))
+    house.do(ev.JobSubmitted(1, builders.spec(array="0-1")), ev.HoldRequested(1, "alice", "1"))
+    house.do(ev.JobSubmitted(10, builders.spec(array="0-1", dependency="aftercorr:1")))
+    first = asyncio.run(house.service.reading.described(1, "0")).job
+    house.do(
+        ev.TasksStarted(first.id, first.attempt, "h1", 5, (0,)),
+        ev.TaskExited(first.id, first.attempt, "h1", 0, 1, 0, 5, 6),
+    )
+    waits = asyncio.run(house.service.reading.why(10, "1"))
+    assert [(link.kind, link.awaited, link.tasks) for link in waits["chain"].links] == [("aftercorr", 1, "1")]
+    gone = asyncio.run(house.service.reading.why(10, "0"))
+    never = "aftercorr:1_0 will never be fulfilled: job 1_0 did not complete"
+    assert (gone["state"], [reason.message for reason in gone["reasons"]]) == (JobState.CANCELLED, [never])

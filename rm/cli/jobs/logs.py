@@ -5,19 +5,24 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
 
+from rm.arrays import JobId, each, mask, text_of
+from rm.cli.array_elements import chosen_of
 from rm.cli.output import note
 from rm.cli.session import Session, job_operand, one_job
 from rm.client.job_files import writers
-from rm.errors import RmError, UsageError
+from rm.errors import Conflict, RmError, UsageError
 
 if TYPE_CHECKING:
-    from rm.api.jobs import Spec
+    from rm.api.jobs import Job, Spec
+
+FOLLOWED_MAX = 32  # elements of an array: each over a connection of its own
 
 
 @click.command()
@@ -45,27 +50,85 @@ def logs(
     offset: int,
     attempt: int | None,
 ) -> None:
-    """Print the output of a task of JOB, byte by byte as it was written."""
+    """Print the output of a task of JOB, byte by byte as it was written.
+
+    Of an array, or of elements such as 36_[3-9], those that have begun are printed one after the other, each
+    below its name; with --follow each line begins with its element.
+    """
     if tail and offset:
         raise UsageError("--tail and --offset are mutually exclusive.")
     if label and task is not None:
         raise UsageError("--label prints all tasks, and --task names one.", "Leave one of them out.")
-    job_id = one_job(job, job_word)
+    named = one_job(job, job_word, several=True)
     client = session.client
     read = partial(
-        client.logs, job_id, stream="err" if error else "out", offset=offset, lines=tail, follow=follow,
+        client.logs, stream="err" if error else "out", offset=offset, lines=tail, follow=follow,
         attempt=attempt, on_note=note,
     )  # fmt: skip
-    if not label:
-        write(read(task or 0))
+    if not label and (not named.tasks or named.tasks.isdigit()):
+        try:
+            write(read(named, task or 0))
+            return
+        except Conflict:  # is it one of a whole array?
+            if named.tasks or client.job(named).array is None:
+                raise
+    found = client.job(JobId(named.job) if not named.tasks.isdigit() else named)
+    if found.array is not None:
+        if label:
+            raise UsageError("--label prints the tasks of one job.", "Name one element of the array.")
+        names = _begun(found, named, follow)
+        if follow:
+            Labelled(lambda one: read(names[one], task or 0), names, sys.stdout.buffer.write).print(True)
+        else:
+            _one_below_the_other(names, lambda one: read(one, task or 0))
         return
-    spec = client.job(job_id).spec
+    if named.tasks and not named.tasks.isdigit():
+        chosen_of(found, named.tasks)  # which says that it is no array
+    spec = found.spec
     if file := shared_file(spec, error):
         raise UsageError(
-            f"The tasks of job {job_id} share the file {file}, where no line tells which task wrote it.",
+            f"The tasks of job {named} share the file {file}, where no line tells which task wrote it.",
             "Leave --label out; --output with %t gives each task a file of its own.",
         )
-    Labelled(read, writers(spec), sys.stdout.buffer.write).print(at_once=follow)
+    ranks = range(writers(spec))
+    Labelled(partial(read, named), ranks, sys.stdout.buffer.write).print(at_once=follow)
+
+
+def _begun(job: Job, named: JobId, follow: bool) -> list[JobId]:
+    """Those of the elements that have jobs of their own; a note names the others."""
+    chosen = chosen_of(job, named.tasks)
+    assert job.array is not None
+    rest = (mask(job.array.waiting) | mask(job.array.dropped)) & chosen
+    begun = chosen & ~rest
+    if rest:
+        note(f"Job {str(JobId(job.id, text_of(rest)))[:80]} has not begun, and has no output.")
+    if follow and begun.bit_count() > FOLLOWED_MAX:
+        raise UsageError(
+            f"{begun.bit_count()} elements have begun, and at most {FOLLOWED_MAX} are followed at once.",
+            "Name fewer, or leave --follow out.",
+        )
+    return [JobId(job.id, str(task)) for task in each(begun)]
+
+
+def _one_below_the_other(names: Sequence[JobId], read: Callable[[JobId], Iterator[bytes]]) -> None:
+    """What one element lacks does not keep the others'.
+
+    Raises:
+        RmError: of the last one whose log could not be read; the others' are reported beside it.
+    """
+    failure: RmError | None = None
+    for name in names:
+        try:
+            found = read(name)
+            first = next(found, b"")
+        except RmError as error:
+            if failure is not None:
+                note(str(failure))
+            failure = error
+            continue
+        write(chain([f"==> {name} <==\n".encode(), first], found))
+    if failure is not None:
+        raise failure
 
 
 def shared_file(spec: Spec, error: bool) -> str:
@@ -81,14 +144,18 @@ def write(chunks: Iterator[bytes]) -> None:
 
 
 class Labelled:
-    """All tasks' output, line by line, each behind its rank: `srun --label`'s form."""
+    """All tasks' output, line by line, each behind its rank, `srun --label`'s form, or its element."""
 
     def __init__(
-        self, read: Callable[[int], Iterator[bytes]], count: int, write: Callable[[bytes], object]
+        self,
+        read: Callable[[int], Iterator[bytes]],
+        labels: Sequence[object],
+        write: Callable[[bytes], object],
     ) -> None:
-        """`read` gives the output of a rank."""
-        self._read, self._count, self._write = read, count, write
-        self._width = len(str(count - 1))
+        """`read` gives the output of the task with that number among the labels."""
+        self._read, self._write = read, write
+        self._labels = [str(label) for label in labels]
+        self._width = max(map(len, self._labels), default=0)
         self._lock = threading.Lock()
         self._failures: list[RmError] = []
 
@@ -98,7 +165,7 @@ class Labelled:
         Raises:
             RmError: of the first task whose log could not be read; the others' are reported beside it.
         """
-        work = [partial(self._print, rank) for rank in range(self._count)]
+        work = [partial(self._print, rank) for rank in range(len(self._labels))]
         if at_once:
             threads = [threading.Thread(target=one, daemon=True) for one in work]
             for thread in threads:
@@ -114,7 +181,7 @@ class Labelled:
             raise self._failures[0]
 
     def _print(self, rank: int) -> None:
-        prefix = b"%*d: " % (self._width, rank)
+        prefix = f"{self._labels[rank]:>{self._width}}: ".encode()
         rest = b""
         try:
             for chunk in self._read(rank):

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 import click
 
 from rm.api.reasons import distinct
-from rm.arrays import JobId
+from rm.arrays import JobId, each, lowest, mask, text_of
+from rm.cli.array_elements import chosen_of
 from rm.cli.output import printable
-from rm.cli.session import Session, emit_answer, job_operand, json_option, one_job, table
+from rm.cli.session import Session, emit_answer, emit_json, job_operand, json_option, one_job, table
 from rm.cli.shown import moment
+from rm.errors import UsageError
 from rm.units import fold_hosts, format_count, format_duration
 
 if TYPE_CHECKING:
+    from rm.api.jobs import Job
     from rm.api.reasons import Alignment, Choice, Plan, Priority, QueuePosition, Reason, Start, Verdict, Why
 
+ELEMENTS_MAX = 100  # of an array, each of which is asked for by itself
 NO_ROOM = 3  # as ImpossibleRequest: it cannot run now
 
 
@@ -169,11 +173,43 @@ def _alignment(alignment: Alignment | None, when: str = "") -> None:
 @click.pass_obj
 def why(session: Session, /, job: str | None, job_word: str | None, as_json: bool) -> None:
     """Show why JOB waits: every blocker with its numbers; or the recorded decision that placed it."""
-    answer = session.client.why(one_job(job, job_word))
-    if as_json:
-        emit_answer(answer)
+    named = one_job(job, job_word, several=True)
+    if not named.tasks or named.tasks.isdigit():
+        answer = session.client.why(named)
+        if as_json:
+            emit_answer(answer)
+        else:
+            _show(answer.ref or str(answer.job), answer)
         return
-    click.echo(f"Job {answer.job} is {answer.state}.")
+    asked = _alike(session.client.job(JobId(named.job)), named)
+    told = [(ref, session.client.why(first)) for ref, first in asked]
+    if as_json:
+        emit_json({"elements": [{"elements": str(ref), "why": answer} for ref, answer in told]})
+        return
+    for number, (ref, answer) in enumerate(told):
+        if number:
+            click.echo()
+        _show(str(ref), answer)
+
+
+def _alike(job: Job, named: JobId) -> list[tuple[JobId, JobId]]:
+    """The elements that are named, in the order of their indices: those without jobs of their own that wait,
+    are held, or were cancelled together, by the first of them, unless each waits for another job."""
+    chosen = chosen_of(job, named.tasks)
+    assert job.array is not None
+    waiting, held, dropped = map(mask, (job.array.waiting, job.array.held, job.array.dropped))
+    alike = not any(one.undecided or one.met or one.lost for one in job.dependencies)
+    together = [some & chosen for some in (waiting & ~held, held, dropped) if alike and some & chosen]
+    single = chosen & ~(waiting | dropped) if alike else chosen
+    if single.bit_count() > ELEMENTS_MAX:
+        count = f"{single.bit_count()} elements to be told one by one"
+        raise UsageError(f"{str(named)[:80]} has {count}: at most {ELEMENTS_MAX} are.", "Name fewer.")
+    kinds = sorted([*together, *(1 << task for task in each(single))], key=lowest)
+    return [(JobId(job.id, text_of(some)), JobId(job.id, str(lowest(some)))) for some in kinds]
+
+
+def _show(called: str, answer: Why) -> None:
+    click.echo(f"Job {called} is {answer.state}.")
     _position(answer.queue_position)
     _reasons(answer.reasons)
     _priority(answer.priority)

@@ -64,7 +64,8 @@ def _end(job: Job) -> list[tuple[str, str]]:
     if job.started_us is not None and job.ended_us is not None:
         ran = f", Run time {format_elapsed(max(0, job.ended_us - job.started_us))}"
     code = f", ExitCode {job.exit_code or 0}" if job.exit_code is not None else ""
-    if job.reason is not None and job.reason.code is ReasonCode.DEPENDENCY_NEVER:
+    never = job.reason is not None and job.reason.code is ReasonCode.DEPENDENCY_NEVER
+    if never and job.state is S.CANCELLED:  # of an array others may have failed
         return [(INVALID, f"Invalid dependency, {job.state}")]
     if job.state in _WELL:
         return [(END, f"Ended{ran}, {job.state}{code}")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rm.core.jobs.handlers.dependency import why_not
 from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
+from rm.shown_ids import shown_id
 
 BY_ADMIN = Reason(ReasonCode.HELD_ADMIN, "held by an administrator, and released by one")
 
@@ -17,18 +18,22 @@ def why_held(job: Job) -> Reason:
         said = "it may have run since the backup was made that was restored"
         if job.admin_held:
             return Reason(ReasonCode.HELD_ADMIN, f"{BY_ADMIN.message}; {said}")
-        either = f"when it shall run, rmx release {job.id}, else rmx cancel {job.id}"
+        either = f"when it shall run, rmx release {_called(job)}, else rmx cancel {_called(job)}"
         return Reason(ReasonCode.HELD_USER, f"held: {said}; {either}")
     if job.losses > 1:
         lost = f"its hosts were lost {job.losses} times in a row"
         return Reason(
             ReasonCode.HOST_LOST,
-            f"held: {lost}; when that was not its doing, rmx release {job.id}",
+            f"held: {lost}; when that was not its doing, rmx release {_called(job)}",
             (("losses", job.losses),),
         )
     often = f" after {job.requeues} requeues" if job.requeues else ""
-    release = f"rmx release {job.id}" if job.id else "rmx release"  # it is not submitted yet
+    release = f"rmx release {_called(job)}" if job.id else "rmx release"  # it is not submitted yet
     return Reason(ReasonCode.HELD_USER, f"held{often}; release it with {release}")
+
+
+def _called(job: Job) -> str:
+    return shown_id(job.id, job.array_job, job.array_task)
 
 
 def not_yet(job: Job, now_us: int) -> Reason | None:

@@ -10,7 +10,9 @@ from typing import Any
 
 from rm.core.jobs.actions import Collect
 from rm.core.jobs.chain import Chain, chain_of
+from rm.core.jobs.handlers.dependency import never
 from rm.core.jobs.handlers.fencing import waiting
+from rm.core.model.asked.dependency import Standing
 from rm.core.model.described import Described, partition_of
 from rm.core.model.job import Job, JobState
 from rm.core.model.job_step import JobStep, StepName
@@ -203,17 +205,20 @@ class JobReading:
         record = await self.job(array_id)
         task = one_element(record, array_tasks)
 
-        def look(cycle: Cycle, now_us: int) -> tuple[int | None, Job]:
-            state = cycle.state
-            told = with_reason(cycle, state.jobs.get(array_id, record), now_us)
-            return state.elements.get(array_id, {}).get(task), told
+        def look(cycle: Cycle, now_us: int) -> tuple[int | None, Job, Job]:
+            kept = cycle.state.jobs.get(array_id, record)
+            return cycle.state.elements.get(array_id, {}).get(task), kept, with_reason(cycle, kept, now_us)
 
-        own, record = await self._asking.ask(look)
+        own, kept, told = await self._asking.ask(look)
         if own is not None:
             return await self.described(own)
-        found = await stored_element(self._store, record, task)
-        held = found.held and not record.held  # the array's reason is of its other elements
-        return Described(replace(found, reason=why_held(found)) if held else found)
+        found = await stored_element(self._store, told, task)
+        if found.held and not told.held:  # the array's reason is of its other elements
+            found = replace(found, reason=why_held(found))
+        elif found.state is JobState.CANCELLED and found.id == array_id:
+            lost = found.depends is Standing.FAILED
+            found = replace(found, reason=never(found.dependencies) if lost else kept.reason)
+        return Described(found)
 
     async def progress(self, job_ids: Sequence[int]) -> Mapping[int, Progress]:
         def look(cycle: Cycle, now_us: int) -> dict[int, Progress]:
@@ -246,8 +251,8 @@ class JobReading:
             return self._waiters.element(job_id, int(array_tasks))
         return self._waiters.waiting(job_id, for_end=True)
 
-    async def why(self, job_id: int) -> Mapping[str, Any]:
-        job = await self.job(job_id)
+    async def why(self, job_id: int, array_tasks: str = "") -> Mapping[str, Any]:
+        job = (await self.described(job_id, array_tasks)).job
         if job.state is not JobState.PENDING:
             return await self._why_there(job)
 
@@ -264,7 +269,7 @@ class JobReading:
             return {"reasons": reasons, "verdicts": verdicts, "queue_position": place, "chain": chain}
 
         thoughts = await self._asking.think_of(job.spec.user, look, think)
-        return {"job": job_id, "state": job.state, "alignment": None, **thoughts}
+        return {"job": job.id, "state": job.state, "alignment": None, **thoughts}
 
     async def _why_there(self, job: Job) -> Mapping[str, Any]:
         """Of a job that has been placed: the decision as it was taken, and its alignment as it is now."""

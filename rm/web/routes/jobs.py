@@ -16,6 +16,7 @@ from rm.core.model.job import Job, JobState
 from rm.core.model.priority_parts import PriorityParts
 from rm.core.model.reasons import ReasonCode
 from rm.errors import Forbidden, UsageError
+from rm.shown_ids import shown_id
 from rm.web import wire
 from rm.web.answers import (
     explanation,
@@ -256,7 +257,9 @@ class JobRoutes:
 
     async def why(self, request: web.Request) -> web.Response:
         job, sight = await self._visible.job(request), await self._visible.sight(request)
-        told = await while_connected(request, settled(self._service.reading.why(job.id)))
+        # an element of an array without a job of its own is called by the array's id
+        tasks = str(job.array_task) if job.id == job.array_job else ""
+        told = await while_connected(request, settled(self._service.reading.why(job.id, tasks)))
         answer = sight.explained(told, job.spec.user)
         if job.state is not JobState.PENDING or job.launch_failures:
             now = [sight.reason(r) for r in answer["reasons"] if r.code in OF_RUNNING]
@@ -266,11 +269,12 @@ class JobRoutes:
             found = await settled(self._service.priorities.parts(job.id))
             priority = priority_of(job.id, found[job.id][0]) if job.id in found else None
             foreseen, _ = await settled(self._service.foresight.starts())
-            if (known := foreseen.starts.get(job.id)) is not None:
+            if (known := foreseen.starts.get(job.id)) is not None and not job.held:
                 start = sight.start(known)
             else:
                 no_start = foreseen.no_start(job)
-        told = {**answer, "start": start, "no_start": no_start, "priority": priority}
+        ref = shown_id(job.id, job.array_job, job.array_task)
+        told = {**answer, "ref": ref, "start": start, "no_start": no_start, "priority": priority}
         return respond(explanation(told, reasons.Why))
 
     async def iterations(self, request: web.Request) -> web.Response:

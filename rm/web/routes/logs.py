@@ -12,7 +12,7 @@ from aiohttp import web
 
 from rm.core.model.logs import LogPiece
 from rm.core.people.rights import Role
-from rm.errors import RmError, UsageError
+from rm.errors import Conflict, RmError, UsageError
 from rm.web.callers.access import Gate
 from rm.web.callers.identity import Doorkeeper
 from rm.web.callers.visible_jobs import VisibleJobs, array_tasks_of
@@ -42,7 +42,10 @@ class LogRoutes:
         if caller.admin and (await settled(self._service.reading.job(job_id))).spec.user != caller.user:
             await self._gate.read_of_others(request)
         if array_tasks := array_tasks_of(request):
-            job_id = (await settled(self._service.reading.described(job_id, array_tasks))).job.id
+            job = (await settled(self._service.reading.described(job_id, array_tasks))).job
+            if job.id == job.array_job:  # it has no job of its own
+                raise Conflict(f"Job {job.ref} has not begun, and has no output.")
+            job_id = job.id
         stream = request.query.get("stream", "out")
         if stream not in ("out", "err"):
             raise UsageError(f"There is no stream '{stream}'.", "Use out or err.")

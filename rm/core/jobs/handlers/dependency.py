@@ -27,7 +27,7 @@ from rm.core.model.asked.dependency import Dependency, Standing, together
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
-from rm.dependencies import SINGLETON
+from rm.dependencies import AFTERCORR, SINGLETON
 
 SHOWN = 5  # dependencies that a sentence names
 CHANGED_WEIGHT = 10  # the commit of a dependent takes as long as judging that number of conditions
@@ -226,6 +226,8 @@ def _how_it_ended(one: Dependency) -> str:
     if one.lost:
         return f"elements {short(mask(one.lost))} of job {one.job} did not complete"
     named = JobId(one.job, one.tasks)
+    if one.kind == AFTERCORR and one.tasks:
+        return f"job {named} did not complete"
     return f"job {named} ended {one.ended}" if one.ended else f"nobody knows any more how job {named} ended"
 
 
