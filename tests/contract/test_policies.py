@@ -133,10 +133,13 @@ def check_placement(one, snap, placement) -> None:
         assert not spec.tasks_per_host or len(mine) <= spec.tasks_per_host
         assert len(mine) * spec.cpus_per_task <= free.cpus
         assert memory(spec, len(mine), here) <= free.mem_bytes
-        assert len(gpus) == (spec.gpus_per_host or spec.gpus_per_task * len(mine))
+        whole = spec.exclusive and not (spec.gpus_per_host or spec.gpus_per_task)
+        assert len(gpus) == (
+            len(here.gpus) if whole else spec.gpus_per_host or spec.gpus_per_task * len(mine)
+        )
         if spec.ntasks_per_gpu:
             assert sorted(t.gpus for t in mine) == [(g,) for g in gpus for _ in range(spec.ntasks_per_gpu)]
-        elif spec.gpus_per_host or spec.gpu_bind == "none":
+        elif whole or spec.gpus_per_host or spec.gpu_bind == "none":
             assert all(t.gpus == gpus for t in mine)
         else:
             assert all(len(t.gpus) == spec.gpus_per_task for t in mine)

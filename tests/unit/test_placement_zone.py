@@ -224,6 +224,16 @@ def test_exclusive_jobs_get_untouched_hosts_only():
     assert first(ZonePolicy().candidates(asked(job(exclusive=True)), snap)).hosts == ("idle",)
 
 
+def test_an_exclusive_job_has_all_gpus_of_its_hosts_unless_it_says_how_many():
+    def gpus_of(**asked_for):
+        snap = snapshot(host("a", gpus=2), host("b", gpus=4))
+        one = job(ntasks=3, hosts_min=2, exclusive=True, **asked_for)
+        return {task.host: task.gpus for task in first(ZonePolicy().candidates(asked(one), snap)).tasks}
+
+    assert gpus_of() == {"a": (0, 1), "b": (0, 1, 2, 3)}
+    assert gpus_of(gpus_per_host=1) == {"a": (0,), "b": (0,)}
+
+
 def test_a_pass_that_reserves_sees_its_own_reservations():
     """The capacity cache follows TrackedDict: answers equal those of a policy without a past."""
     snap = snapshot(*(host(n, cpus=4) for n in "abc"))

@@ -50,6 +50,12 @@ class Shape(NamedTuple):
         return self.gpus_per_task or self.gpus_per_host
 
     @property
+    def takes_all_gpus(self) -> bool:
+        """Whole hosts come with their GPUs, for all tasks there, unless the job says how many it wants.
+        Source: sbatch(1) of Slurm 22.05, --exclusive."""
+        return self.exclusive and not self.least_gpus
+
+    @property
     def least_mem_bytes(self) -> int:
         return self.mem_bytes_per_task + self.mem_bytes_per_host
 

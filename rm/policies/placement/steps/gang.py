@@ -222,7 +222,7 @@ def place(
     """The placement with `count` tasks on each host, lowest free GPU indices first."""
     return laid_out(
         [
-            (host.name, count, gpus_for(host, free[host.name], shape) if shape.least_gpus else ())
+            (host.name, count, gpus_for(host, free[host.name], shape) if wants_gpus(shape) else ())
             for host, count in counts
         ],
         shape,
@@ -242,8 +242,14 @@ def laid_out(taken: Sequence[tuple[str, int, Sequence[int]]], shape: Shape) -> P
     return Placement(tuple(places))
 
 
+def wants_gpus(shape: Shape) -> bool:
+    return bool(shape.least_gpus) or shape.takes_all_gpus
+
+
 def seen_by_tasks(gpus: Sequence[int], tasks: int, shape: Shape) -> list[tuple[int, ...]]:
     """Which GPUs of one host each of the job's tasks there sees; `gpus` are those to take, in that order."""
+    if shape.takes_all_gpus:
+        return [tuple(gpus)] * tasks
     if not shape.least_gpus:
         return [()] * tasks
     gpus = tuple(gpus[: shape.gpus_for(tasks)])

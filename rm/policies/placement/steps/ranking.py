@@ -104,7 +104,9 @@ def _placement(ask: Ask, keys: Floats, counts: Counts, usable: Mask | None) -> P
     taken: list[tuple[str, int, list[int]]] = []
     for number, count in counts:
         gpus: list[int] = []
-        if usable is not None:
+        if ask.shape.takes_all_gpus:
+            gpus = sorted(gpu.index for gpu in ask.capacities.hosts[number].gpus)
+        elif usable is not None:
             chosen = sorted(preferred(usable[number], keys[number])[: ask.shape.gpus_for(count)].tolist())
             gpus = ask.capacities.gpu_index[number, chosen].tolist()
         taken.append((ask.capacities.hosts[number].name, count, gpus))
