@@ -31,13 +31,24 @@ def gather(state, towards=(), kernel_log=KERNEL_LOG):
         "gpu_xids": xids(kernel_log) if found or os.path.exists(NVIDIA) else [],
         "interfaces": interfaces(towards, program("ip")),
         "kernel": os.uname().release,
+        "machine": os.uname().machine,
         "python": "%d.%d.%d" % sys.version_info[:3],
         "os": _os_release(),
         "hostname": os.uname().nodename,
         "boot_id": boot_id(),
+        "booted_us": booted_us(),
         "disk_free_bytes": disk.f_bavail * disk.f_frsize,
         "disk_bytes": disk.f_blocks * disk.f_frsize,
     }
+
+
+def booted_us(stat="/proc/stat"):
+    """When the kernel began, to the second, by the host's clock; 0 where it does not say."""
+    try:
+        with open(stat) as file:
+            return next((int(line.split()[1]) * 1000000 for line in file if line.startswith("btime ")), 0)
+    except OSError:
+        return 0
 
 
 def _os_release():

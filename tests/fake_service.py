@@ -459,7 +459,7 @@ class FakeService:
         return self.inventory[name]
 
     async def drain(self, name: str, reason: str, by: str) -> Host:
-        self.inventory[name] = dataclasses.replace(self._host(name), drained_by=f"{by}: {reason}")
+        self.inventory[name] = dataclasses.replace(self._host(name), drained_by=f"{reason} ({by})")
         return self.inventory[name]
 
     async def resume(self, name: str, by: str) -> Host:

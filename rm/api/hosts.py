@@ -76,9 +76,10 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """`found` names the fields that the host's agent found; the inventory declared the others.
     `nics`: its network interfaces, the one that carries jobs' traffic first. `unenforced` is what its kernel
     cannot limit for a job: memory, cpus, processes, ipc, gpus; `unshaped` what it cannot do to the traffic of
-    jobs: classes, bursts; `containers` its runtime of them. `unwritable`: it is drained since its spool
-    cannot be written, until it can. `free` and `jobs` are there in lists; `variables`,
-    text or JSON by name, for administrators who ask for them."""
+    jobs: classes, bursts; `containers` its runtime of them. `machine` is what it runs on (x86_64), `kernel`
+    the release, which runs since `booted_us`. `since_us`: the last change of `state`. `unwritable`: it is
+    drained since its spool cannot be written, until it can. `free` and `jobs` are there in lists;
+    `variables`, text or JSON by name, for administrators who ask for them."""
 
     name: str
     zone: str
@@ -103,6 +104,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     unenforced: Sequence[str]
     unshaped: Sequence[str] = ()
     containers: str = ""
+    machine: str = ""
+    kernel: str = ""
+    booted_us: int = 0
     since_us: int
     schedulable: bool
     free: Free | UnsetType | None = UNSET

@@ -92,15 +92,18 @@ class Interface(Struct, frozen=True, kw_only=True):
 
 
 class HostFacts(Struct, frozen=True, kw_only=True):
-    """What the host has, as measured now; 0 or empty: not known."""
+    """What the host has, as measured now; 0 or empty: not known. `kernel` is its release, `machine` what it
+    runs on, as uname(2) has them; it has run since `booted_us`, by the host's clock."""
 
     boot_id: Word = ""
+    booted_us: AtUs = 0
     cpus: Annotated[int, Meta(ge=0, le=1 << 16)] = 0
     mem_bytes: Bytes = 0
     gpus: Annotated[list[Gpu], Meta(max_length=1_024)] = []
     gpu_xids: Annotated[list[Xid], Meta(max_length=1_024)] = []
     interfaces: Annotated[list[Interface], Meta(max_length=65_536)] = []
     kernel: Word = ""
+    machine: Word = ""
     python: Word = ""
     os: Word = ""
     hostname: Word = ""

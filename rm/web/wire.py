@@ -198,6 +198,9 @@ _OBSERVED = (
     "unenforced",
     "unshaped",
     "containers",
+    "machine",
+    "kernel",
+    "booted_us",
     "since_us",
 )
 

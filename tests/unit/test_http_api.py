@@ -135,6 +135,7 @@ def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
     assert shape(reasons.Schedule) == shape(Schedule)
     observed = ["state", "drained_by", "reason", "boot_id", "agent_version", "since_us"]
     observed += ["found", "nics", "unenforced", "unshaped", "unwritable", "containers"]
+    observed += ["machine", "kernel", "booted_us"]
     assert shape(hosts.HostRequest) == shape(Host, *observed) | {"zone": "default", "address": ""}
     assert set(get_args(jobs.State)) == set(JobState)
     assert set(get_args(hosts.State)) == set(HostState)

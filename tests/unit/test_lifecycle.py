@@ -287,6 +287,20 @@ def test_only_the_drain_of_a_full_host_ends_with_room_on_its_disk() -> None:
     assert not drained(ev.HostResumed("h1", "root"))
 
 
+def test_since_when_a_host_is_drained_or_takes_jobs_again_is_kept() -> None:
+    world = World(ALONE)
+
+    def since(*events: ev.Event) -> int:
+        world.now_us += 7
+        world.do(*events)
+        return world.now_us - world.state.hosts["h1"].since_us
+
+    assert since(ev.HostDrained("h1", "ann", "disk")) == 0
+    assert since(ev.HostDrained("h1", "ann", "disk")) == 7
+    assert since(ev.HostDrained("h1", "ann", "fan")) == 0
+    assert since(ev.HostResumed("h1", "ann")) == 0
+
+
 def test_a_job_that_fills_one_host_after_the_other_waits_longer_each_time_and_says_why() -> None:
     world = World(ALONE)
     waits = []

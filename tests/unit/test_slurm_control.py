@@ -21,6 +21,13 @@ from tests.command_line import Rmx
 from tests.fake_service import Daemon, FakeService
 from tests.slurm_program import Slurm
 
+# in the order of Slurm 22.05
+NODE_FIELDS = """
+NodeName Arch CoresPerSocket CPUAlloc CPUEfctv CPUTot CPULoad AvailableFeatures ActiveFeatures Gres NodeAddr
+NodeHostName Port Version OS RealMemory AllocMem FreeMem Sockets Boards State ThreadsPerCore TmpDisk Weight
+Owner MCS_label Partitions BootTime SlurmdStartTime LastBusyTime CfgTRES AllocTRES CapWatts CurrentWatts AveWatts
+ExtSensorsJoules ExtSensorsWatts ExtSensorsTemp Reason"""
+
 
 @pytest.fixture(autouse=True)
 def world(daemon: Daemon, rmx: Rmx) -> None:
@@ -47,7 +54,9 @@ def world(daemon: Daemon, rmx: Rmx) -> None:
     hosts = service.inventory
     for name in ("h1", "h2"):
         hosts[name] = dataclasses.replace(hosts[name], partitions=("fast",))
-    hosts["h3"] = builders.host("h3", drained_by="alice: bad disk", state=HostState.DRAINED)
+    hosts["h3"] = builders.host(
+        "h3", drained_by="bad disk (alice)", state=HostState.DRAINED, machine="x86_64", kernel="6.1.0"
+    )
 
 
 def record(slurm: Slurm, *words: str) -> dict[str, str]:
@@ -117,6 +126,8 @@ def test_hosts_partitions_and_settings_are_shown(slurm: Slurm) -> None:
     assert wanted.items() <= host.items()
     assert record(slurm, "show", "nodes", "h3")["State"] == "IDLE+DRAIN"
     assert "Reason=bad disk [alice@" in slurm("scontrol", "show", "node", "h3").out
+    names = re.findall(r"(?:^|\s)(\w+)=", slurm("scontrol", "show", "node", "h3").out)
+    assert names == NODE_FIELDS.split()
     assert "Node h9 not found." in slurm("scontrol", "show", "node", "h9").err
     partition = record(slurm, "show", "partition")
     wanted = {"PartitionName": "fast", "Nodes": "h[1-2]", "TotalCPUs": "16", "Default": "NO"}
@@ -236,7 +247,7 @@ def test_parameters_are_updated(slurm: Slurm, daemon: Daemon) -> None:
     assert slurm("scontrol", "update", "JobId=1", "EndTime=1970-01-01T02:00:05") == (0, "", "")
     assert service.table[1].spec.time_limit_us == (2 * 3600 - 600) * 1_000_000, "it stood for ten minutes"
     assert slurm("scontrol", "update", "node=h[1-2]", "State=drain", "Reason=hot") == (0, "", "")
-    assert [service.inventory[name].drained_by for name in ("h1", "h2")] == ["root: hot"] * 2
+    assert [service.inventory[name].drained_by for name in ("h1", "h2")] == ["hot (root)"] * 2
     assert slurm("scontrol", "update", "nodename=h1", "state=RESUME") == (0, "", "")
     assert service.inventory["h1"].drained_by == ""
 
@@ -288,7 +299,7 @@ def test_commands_are_taken_at_a_prompt(slurm: Slurm, monkeypatch: pytest.Monkey
     shortened = slurm("scontrol")
     assert (shortened.code, len(shortened.out.splitlines()), shortened.err) == (0, 4, "")
     assert slurm("scontrol", "quit") == (0, "", "")
-    assert slurm("scontrol", "help").out == slurm("scontrol", "--help").out
+    assert slurm("scontrol", "help").out == slurm("scontrol", "--help").out == slurm("scontrol", "-h").out
 
 
 def test_jobs_are_held_in_lists_and_by_name_and_requeued_so(slurm: Slurm, daemon: Daemon) -> None:
@@ -391,6 +402,10 @@ def test_licences_are_counted(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> 
         "LicenseName=ansys Total=2 Used=0 Free=2 Reserved=0 Remote=no",
         "LicenseName=matlab Total=10 Used=4 Free=6 Reserved=0 Remote=no",
     ]
+    lines = slurm("scontrol", "show", "lic").out.splitlines()
+    assert lines[:3] == [
+        "LicenseName=ansys", "    Total=2 Used=0 Free=2 Reserved=0 Remote=no", "LicenseName=matlab",
+    ]  # fmt: skip
     assert record(slurm, "show", "license", "matlab")["Free"] == "6"
     assert "License none not found" in slurm("scontrol", "show", "licenses", "none").err
     told = FakeService.status
@@ -530,7 +545,13 @@ def test_a_host_that_is_not_there_does_not_hide_the_others(slurm: Slurm) -> None
 
 def test_the_script_of_a_job_that_runs_is_a_step(slurm: Slurm, daemon: Daemon) -> None:
     assert re.findall(r"StepId=(\S+)", slurm("scontrol", "show", "step").out) == ["1.batch", "2_1.batch"]
-    assert "Nodes=1 CPUs=2 Tasks=1 Name=batch" in slurm("scontrol", "show", "step", "1.batch").out
+    said = slurm("scontrol", "show", "step", "1.batch").out
+    assert "Nodes=1 CPUs=2 Tasks=1 Name=batch" in said
+    assert re.findall(r"(\w+)=", said) == [
+        "StepId", "UserId", "StartTime", "TimeLimit", "State", "Partition", "NodeList", "Nodes", "CPUs",
+        "Tasks", "Name", "Network", "TRES", "ResvPorts", "CPUFreqReq", "Pid",
+    ]  # fmt: skip
+    assert re.search(r" UserId=(\d+|\(null\)) ", said)
     daemon.service.finish(1)
     gone = slurm("scontrol", "show", "step", "1.batch")
     assert (gone.code, gone.err) == (1, "scontrol: error: Job step 1.batch not found.\n")

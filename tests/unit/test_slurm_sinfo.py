@@ -168,3 +168,19 @@ def test_hosts_as_json_have_slurms_fields(slurm: Slurm) -> None:
     assert by_name["h1"]["idle_cpus"] + by_name["h1"]["alloc_cpus"] == by_name["h1"]["cpus"]
     drained = {"state": "idle", "state_flags": ["DRAIN"], "reason": "bad disk", "reason_set_by_user": "alice"}
     assert by_name["h3"].items() >= drained.items()
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "who"),
+    [
+        ("fan (left) broken (bob)", "fan (left) broken", "bob"),
+        ("drained by bob", "drained by bob", "bob"),
+        ("its spool cannot be written: free space", "its spool cannot be written: free space", "rm"),
+    ],
+)
+def test_who_drained_a_host_stands_apart_from_why(
+    slurm: Slurm, daemon: Daemon, said: str, reason: str, who: str
+) -> None:
+    inventory = daemon.service.inventory
+    inventory["h3"] = dataclasses.replace(inventory["h3"], drained_by=said)
+    assert slurm("sinfo", "-R", "-h", "-o", "%E|%u").out == f"{reason}|{who}\n"

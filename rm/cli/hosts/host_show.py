@@ -9,6 +9,7 @@ import click
 
 from rm.cli.output import printable
 from rm.cli.session import Session, emit_json, host_operand, json_option, one_host, table
+from rm.cli.shown import moment
 from rm.units import format_bandwidth, format_bytes
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def _lines(host: Host) -> Iterator[tuple[str, Any]]:
     yield "Reason", host.drained_by or host.reason
     yield "Address", f"{host.login}@{host.address}:{host.port}"
     yield "Zone", host.zone
+    system = " ".join(filter(None, (host.machine, f"Linux {host.kernel}" if host.kernel else "")))
+    yield "System", f"{system}, since {moment(host.booted_us)}" if host.booted_us else system
     yield "Partitions", ",".join(host.partitions)
     yield "Features", ",".join(host.features)
     yield "Cpus", said("cpus", host.cpus, f"{free_cpus} free of {host.cpus}")

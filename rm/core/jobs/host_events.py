@@ -47,6 +47,9 @@ class HostUp:
     newest_job: int = 0  # that it remembers: new jobs get larger ids
     containers: str = ""  # the runtime of containers that it has
     unshaped: tuple[str, ...] = ()
+    machine: str = ""
+    kernel: str = ""
+    booted_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

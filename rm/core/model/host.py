@@ -93,6 +93,9 @@ class Host(WithFeatures):
     unenforced: tuple[str, ...] = ()  # memory, cpus, processes, ipc, gpus: what its kernel does not limit
     unshaped: tuple[str, ...] = ()  # what its kernel cannot do to jobs' traffic: classes, bursts
     containers: str = ""  # the runtime of containers that it has: podman, apptainer or enroot; "" = none
+    machine: str = ""  # x86_64, aarch64 …
+    kernel: str = ""  # its release
+    booted_us: int = 0  # by the host's clock
 
     @property
     def all_features(self) -> frozenset[str]:

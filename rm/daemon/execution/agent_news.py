@@ -34,6 +34,9 @@ def up_event(host: str, facts: HostFacts, hello: Hello) -> ev.HostUp:
         hello.room,
         containers=hello.features.containers,
         unshaped=unshaped(hello.features),
+        machine=facts.machine,
+        kernel=facts.kernel,
+        booted_us=facts.booted_us,
     )
 
 

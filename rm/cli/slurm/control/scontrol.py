@@ -42,6 +42,7 @@ ELSEWHERE = {
 NOTHING = {
     "reservation": "No reservations in the system", "licenses": "No licenses configured in Slurm.",
 }  # fmt: skip
+BETWEEN = {"config": "\n", "licenses": "\n    "}  # the lines of a record; of others three blanks
 FAILED = 1
 NO_COUNTERPART = "rm has no counterpart."
 NAMED = "`rmx reservation {0}`, `rmx partition {1}` and `rmx host {1}` do that."
@@ -283,10 +284,11 @@ def _show(words: list[str], oneliner: bool, details: bool) -> int:
 
             print("\n".join(assoc_mgr.shown(client.client, named, oneliner)))
             return 0
-        between, nothing = "\n" if entity == "config" else "\n   ", NOTHING.get(entity, "")
+        between, nothing = BETWEEN.get(entity, "\n   "), NOTHING.get(entity, "")
+        end = "" if entity == "licenses" else "\n"
         for record in (show.DETAILED if details else show.SHOWN)[entity](client, named):
             lines, nothing = all_printable(record), ""
-            print(" ".join(lines) if oneliner and entity != "config" else between.join(lines) + "\n")
+            print(" ".join(lines) if oneliner and entity != "config" else between.join(lines) + end)
         if nothing:
             print(nothing)
     return 0

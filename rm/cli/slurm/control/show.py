@@ -16,6 +16,7 @@ from rm.cli.slurm.hosts.listed import (
     mem_taken_bytes,
     reason_of,
     state_of,
+    who_of,
 )
 from rm.cli.slurm.hosts.sinfo_columns import preempt_mode
 from rm.cli.slurm.jobs import (
@@ -70,6 +71,8 @@ MAILED = (
 )  # in Slurm's order
 RUNS = ("RUNNING", "SUSPENDED")
 BATCH = "batch"  # of jobs whose script runs once, and the step that it is
+# Slurm's lines of a step of which rm keeps nothing, as of one that asked for nothing
+UNKEPT_OF_STEPS = (f"ResvPorts={NONE}", "CPUFreqReq=Default", f"SrunHost:Pid={NONE}:0")
 STATES = {"drained": "IDLE+DRAIN", "draining": "MIXED+DRAIN", "down": "DOWN*"}
 
 
@@ -145,26 +148,34 @@ def _script(job: Job) -> Record:
     """Of a job that runs, as the step `.batch`."""
     hosts = script_hosts(job)
     return [
-        f"StepId={job_ref(job)}.{BATCH} {_owner(job.spec.user).split()[0]} "
+        f"StepId={job_ref(job)}.{BATCH} UserId={_uid(job.spec.user)} "
         f"StartTime={moment(job.started_us)} TimeLimit={clock_limit(None)}",
-        f"State={job.state} Partition={job.partition or job.spec.partition} NodeList={fold_hosts(hosts)}",
+        f"State={job.state} Partition={job.partition or job.spec.partition or NONE} "
+        f"NodeList={fold_hosts(hosts)}",
         f"Nodes={len(hosts)} CPUs={script_cpus(job)} Tasks=1 Name={BATCH} Network={NONE}",
         f"TRES={NONE}",
+        *UNKEPT_OF_STEPS,
     ]
 
 
 def _step(step: JobStep, job: Job) -> Record:
     lines = [
-        f"StepId={job_ref(job)}.{step.step} {_owner(job.spec.user).split()[0]} "
+        f"StepId={job_ref(job)}.{step.step} UserId={_uid(job.spec.user)} "
         f"StartTime={moment(step.started_us)} TimeLimit={clock_limit(None)}",
-        f"State={step.state} Partition={job.spec.partition} NodeList={step.hosts}",
+        f"State={step.state} Partition={job.partition or job.spec.partition or NONE} NodeList={step.hosts}",
         f"Nodes={step.hosts_count} CPUs={step.cpus} Tasks={step.tasks} Name={step.name} Network={NONE}",
         f"TRES=cpu={step.cpus},node={step.hosts_count}",
+        *UNKEPT_OF_STEPS,
     ]
     if step.ended_us is not None:
         code = f"{step.exit_code or 0}:{step.exit_signal or 0}"
         lines.append(f"EndTime={moment(step.ended_us)} ExitCode={code}")
     return lines
+
+
+def _uid(user: str) -> str:
+    entry = entry_of(user)
+    return NONE if entry is None else str(entry.pw_uid)
 
 
 def _owner(user: str) -> str:
@@ -304,23 +315,31 @@ def _host(host: Host, details: bool) -> Record:
     taken += [f"mem={size(taken_bytes)}"] if taken_bytes else []
     state = STATES.get(state_of(host), state_of(host).upper())
     version = host.agent_version or "N/A"
+    system = [f"OS=Linux {host.kernel}"] if host.kernel else []
+    billing = f"billing={host.cpus}"
     lines = [
-        f"NodeName={host.name}",
+        f"NodeName={host.name} {f'Arch={host.machine} ' if host.machine else ''}CoresPerSocket=1 ",
         f"CPUAlloc={taken_cpus} CPUEfctv={host.cpus} CPUTot={host.cpus} CPULoad=N/A",
         f"AvailableFeatures={features}",
         f"ActiveFeatures={features}",
         f"Gres={gres_of(host)}",
         *(["GresDrain=N/A", f"GresUsed={gres_used(host)}"] if details else []),
         f"NodeAddr={host.address} NodeHostName={host.name} Port={host.port} Version={version}",
-        f"RealMemory={host.mem_bytes // MIB} AllocMem={taken_bytes // MIB} FreeMem=N/A",
-        f"State={state} TmpDisk=0 Weight=1",
-        f"Partitions={','.join(host.partitions)}",
-        f"CfgTRES={','.join([f'cpu={host.cpus}', f'mem={size(host.mem_bytes)}', *gpus])}",
+        *system,
+        f"RealMemory={host.mem_bytes // MIB} AllocMem={taken_bytes // MIB} FreeMem=N/A Sockets={host.cpus} "
+        "Boards=1",
+        f"State={state} ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A",
+        f"Partitions={','.join(host.partitions)} ",
+        f"BootTime={moment(host.booted_us or None, 'None')} SlurmdStartTime=None",
+        "LastBusyTime=Unknown",
+        f"CfgTRES={','.join([f'cpu={host.cpus}', f'mem={size(host.mem_bytes)}', billing, *gpus])}",
         f"AllocTRES={','.join([*taken, *taken_gpus])}",
+        "CapWatts=n/a",
+        "CurrentWatts=0 AveWatts=0",
+        "ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s",
     ]
     if reason := reason_of(host):
-        who = host.drained_by.partition(": ")[0] if host.drained_by else "rm"
-        lines.append(f"Reason={reason} [{who}@{moment(host.since_us)}]")
+        lines.append(f"Reason={reason} [{who_of(host)}@{moment(host.since_us)}]")
     return lines
 
 

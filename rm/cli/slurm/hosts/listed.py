@@ -16,6 +16,8 @@ SHORT = {
     "drained": "drain", "unknown": "unk",
 }  # fmt: skip
 
+BARE = "drained by "  # where no reason was given
+
 
 def state_of(host: Host) -> str:
     """One of `SHORT`, in Slurm's words."""
@@ -65,7 +67,21 @@ def _gpus_by_type(host: Host) -> dict[str, list[int]]:
 
 def reason_of(host: Host) -> str:
     """Why it takes no jobs."""
-    return host.drained_by.partition(": ")[2] or host.drained_by or host.reason
+    return _drained(host)[0] or host.reason
+
+
+def who_of(host: Host) -> str:
+    """Who said that it takes no jobs; "" where it takes some."""
+    return _drained(host)[1] or ("rm" if host.reason else "")
+
+
+def _drained(host: Host) -> tuple[str, str]:
+    """Why it is drained, and by whom: `disk (ann)`, `drained by ann`, or rm's own sentence."""
+    said = host.drained_by
+    if said.endswith(")") and " (" in said:
+        why, _, who = said[:-1].rpartition(" (")
+        return why, who
+    return said, said.removeprefix(BARE) if said.startswith(BARE) else "rm" if said else ""
 
 
 def by_partition(hosts: Iterable[Host]) -> Mapping[str, Sequence[Host]]:

@@ -11,6 +11,7 @@ from rm.cli.slurm.hosts.listed import (
     mem_taken_bytes,
     reason_of,
     state_of,
+    who_of,
 )
 from rm.cli.slurm.jobs import NONE, moment
 from rm.cli.slurm.users import entry_of
@@ -78,7 +79,7 @@ def _reason_moment(host: Host) -> str:
 
 
 def _who(host: Host) -> str:
-    return host.drained_by.partition(": ")[0] if host.drained_by else "rm" if host.reason else "Unknown"
+    return who_of(host) or "Unknown"
 
 
 def _who_with_uid(host: Host) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from rm.cli.slurm.hosts.listed import cpus_taken, gres_of, mem_taken_bytes, reason_of, state_of
+from rm.cli.slurm.hosts.listed import cpus_taken, gres_of, mem_taken_bytes, reason_of, state_of, who_of
 from rm.cli.slurm.jobs import size
 from rm.units import MIB
 
@@ -28,7 +28,6 @@ def _host(host: Host) -> dict[str, Any]:
     used_gpus = len(host.gpus) - (len(host.free.gpus) if host.free else len(host.gpus))
     state, flags = STATES.get(state_of(host), (state_of(host), []))
     reason = reason_of(host)
-    who = host.drained_by.partition(": ")[0] if host.drained_by else "rm"
     features = ",".join(host.features)
     tres = [f"cpu={host.cpus}", f"mem={size(host.mem_bytes)}"]
     used = [f"cpu={taken}"] if taken else []
@@ -54,6 +53,6 @@ def _host(host: Host) -> dict[str, Any]:
         "tres_used": ",".join([*used, *([f"gres/gpu={used_gpus}"] if used_gpus else [])]) or None,
         "reason": reason,
         "reason_changed_at": (host.since_us or 0) // 1_000_000 if reason else 0,
-        "reason_set_by_user": who if reason else None,
+        "reason_set_by_user": who_of(host) or None,
         "slurmd_version": host.agent_version or None,
     }

@@ -83,6 +83,9 @@ def _host_added(ctx: Context, e: ev.HostAdded) -> None:
             unenforced=old.unenforced,
             unshaped=old.unshaped,
             containers=old.containers,
+            machine=old.machine,
+            kernel=old.kernel,
+            booted_us=old.booted_us,
             since_us=old.since_us,
         )
     else:
@@ -127,6 +130,9 @@ def _host_up(ctx: Context, e: ev.HostUp) -> None:
         unenforced=e.unenforced,
         unshaped=e.unshaped,
         containers=e.containers,
+        machine=e.machine,
+        kernel=e.kernel,
+        booted_us=e.booted_us,
         since_us=ctx.now_us,
     )
     if e.writable:
