@@ -110,7 +110,10 @@ def build(
 
 def told(values: Mapping[str, Any]) -> list[list[str]]:
     """What Slurm only repeats to the job, as variables of its environment."""
-    return [[name, str(values[key])] for key, name in TOLD.items() if values.get(key)]
+    said = {key: str(values[key]) for key in TOLD if values.get(key)}
+    if size := said.get("mem_per_gpu"):  # MiB, as Slurm 22.05 writes it
+        said["mem_per_gpu"] = str(units.parse_memory_bytes(size) // units.MIB)
+    return [[TOLD[key], value] for key, value in said.items()]
 
 
 def _exclusive(values: Mapping[str, Any]) -> dict[str, Any]:

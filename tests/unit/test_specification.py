@@ -280,7 +280,7 @@ def test_a_job_inherits_nothing_that_describes_the_job_that_submits_it() -> None
 
 def test_what_slurm_only_tells_the_job_is_told() -> None:
     env = dict(build(mem_per_gpu="8G", gpus="1", export="NONE")["env"])
-    assert env == {"SLURM_MEM_PER_GPU": "8G", "SLURM_EXPORT_ENV": "NONE"}
+    assert env == {"SLURM_MEM_PER_GPU": "8192", "SLURM_EXPORT_ENV": "NONE"}
 
 
 def test_a_variable_that_is_no_text_stays_behind() -> None:

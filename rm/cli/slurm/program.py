@@ -35,6 +35,7 @@ ABSENT = {  # those of Slurm's that have no counterpart, and what does nearly th
 }
 SLURM = "slurm 22.05.8"  # with which these were compared; three numbers, as programs parse them
 OWN_CODE = ("sbatch", "srun", "salloc")  # whose code the user may choose, by SLURM_EXIT_ERROR
+HELPED = (*OWN_CODE, "scontrol", "sacct", "sattach")  # by -h, which is --noheader of the others
 CODE_DIGITS = 7
 FAILED = 1  # whatever it was: scripts for Slurm know no other code
 
@@ -61,7 +62,7 @@ def run(name: str, words: list[str]) -> int:
 
         print(f"{SLURM} by rm {__version__}")
         return 0
-    if words in (["--help"], ["--usage"]) or (words == ["-h"] and name in OWN_CODE):
+    if words in (["--help"], ["--usage"]) or (words == ["-h"] and name in HELPED):
         print(usage(name))
         return 0
     if name in ABSENT:
