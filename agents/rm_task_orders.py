@@ -36,7 +36,8 @@ class Orders:
             self._beginning.watch()
         elif op == "stop":
             self._end(words["why"], words["grace_us"], words.get("warn_us", 0))
-        elif op == "requeue":
+        elif op == "requeue" and self._deadlines.kill_at is None:
+            # a handler of the SIGTERM that it leads to asks for it again, and would hear one more each time
             self._stop("requeue", at.request["grace_us"])
         elif op == "freeze" and words["order"] > self._order:
             self._order, self._stands = words["order"], words["frozen"]

@@ -132,6 +132,20 @@ def test_a_task_asks_for_a_requeue_from_python() -> None:
         assert agent.event("exit", job=1)["why"] == "requeue"
 
 
+def test_who_asks_again_in_answer_to_the_sigterm_hears_it_once() -> None:
+    """A handler that saves, and asks for the requeue, would be called once more by each of its own wishes."""
+    reported = "echo '[0, 1, 1, 1, 0, null]' >> $RM_REPORTS\n"
+    script = SH + "heard=\ntrap 'heard=yes; echo heard' TERM\ntrap 'echo over; exit' USR1\n" + ASK
+    script += f'until [ "$heard" ]; do sleep 0.02; done\n{ASK}{reported}while :; do sleep 0.02; done'
+    with agents() as start:
+        agent = start()
+        agent.launch(script)
+        agent.event("iterations", job=1)  # it has read the second wish, too
+        agent.call("signal", job=1, attempt=1, signal="USR1")
+        assert agent.event("exit", job=1)["why"] == "requeue"
+        assert agent.log().splitlines().count("heard") == 1
+
+
 def test_the_wish_counts_also_while_the_job_is_stopped_at_its_time_limit() -> None:
     script = SH + f"ask() {{\n{ASK}exit 1\n}}\ntrap ask TERM\necho ready\nwhile :; do sleep 0.02; done"
     with agents() as start:
