@@ -135,13 +135,13 @@ def test_a_task_asks_for_a_requeue_from_python() -> None:
 def test_who_asks_again_in_answer_to_the_sigterm_hears_it_once() -> None:
     """A handler that saves, and asks for the requeue, would be called once more by each of its own wishes."""
     reported = "echo '[0, 1, 1, 1, 0, null]' >> $RM_REPORTS\n"
-    script = SH + "heard=\ntrap 'heard=yes; echo heard' TERM\ntrap 'echo over; exit' USR1\n" + ASK
+    script = SH + "heard=\ntrap 'heard=yes; echo heard' TERM\ntrap 'echo over; exit' WINCH\n" + ASK
     script += f'until [ "$heard" ]; do sleep 0.02; done\n{ASK}{reported}while :; do sleep 0.02; done'
     with agents() as start:
         agent = start()
         agent.launch(script)
         agent.event("iterations", job=1)  # it has read the second wish, too
-        agent.call("signal", job=1, attempt=1, signal="USR1")
+        agent.call("signal", job=1, attempt=1, signal="WINCH")  # after SIGTERM, if both are due
         assert agent.event("exit", job=1)["why"] == "requeue"
         assert agent.log().splitlines().count("heard") == 1
 

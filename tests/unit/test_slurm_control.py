@@ -23,10 +23,11 @@ from tests.slurm_program import Slurm
 
 # in the order of Slurm 22.05
 NODE_FIELDS = """
-NodeName Arch CoresPerSocket CPUAlloc CPUEfctv CPUTot CPULoad AvailableFeatures ActiveFeatures Gres NodeAddr
-NodeHostName Port Version OS RealMemory AllocMem FreeMem Sockets Boards State ThreadsPerCore TmpDisk Weight
-Owner MCS_label Partitions BootTime SlurmdStartTime LastBusyTime CfgTRES AllocTRES CapWatts CurrentWatts AveWatts
-ExtSensorsJoules ExtSensorsWatts ExtSensorsTemp Reason"""
+NodeName Arch CoresPerSocket CPUAlloc CPUEfctv CPUTot CPULoad AvailableFeatures ActiveFeatures Gres
+NodeAddr NodeHostName Port Version OS RealMemory AllocMem FreeMem Sockets Boards State
+ThreadsPerCore TmpDisk Weight Owner MCS_label Partitions BootTime SlurmdStartTime LastBusyTime
+CfgTRES AllocTRES CapWatts CurrentWatts AveWatts ExtSensorsJoules ExtSensorsWatts ExtSensorsTemp
+Reason"""
 
 
 @pytest.fixture(autouse=True)
