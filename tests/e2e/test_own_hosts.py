@@ -107,6 +107,34 @@ def test_jobs_are_told_the_rails_that_their_hosts_share(cluster: Cluster) -> Non
             assert cluster.log(job["id"], rank).split() == [nccl, gloo]
 
 
+def test_what_is_declared_no_more_is_found_again(cluster: Cluster) -> None:
+    def told(host: dict[str, Any]) -> dict[str, Any]:
+        return {name: host[name] for name in ("cpus", "nic_bps", "interface", "nics", "found")}
+
+    name = next(iter(cluster.hosts()))
+    before = told(cluster.hosts()[name])
+    plain = yaml.safe_load(plain_inventory(cluster.lab.inventory))
+    declared = yaml.safe_load(plain_inventory(cluster.lab.inventory))
+    variables = _host_of(declared, name)
+    variables |= {"rm_cpus": before["cpus"] + 1, "rm_nic_mbps": 7, "rm_interface": "other0"}
+    for inventory, same in ((declared, False), (plain, True)):
+        path = cluster.directory / "changed.yml"
+        path.write_text(yaml.safe_dump(inventory))
+        cluster.rmx("host", "import", path)
+        until(lambda same=same: (told(cluster.hosts()[name]) == before) is same, f"as before: {same}")  # type: ignore[misc]
+    cluster.all_up()
+
+
+def _host_of(group: dict[str, Any], name: str) -> dict[str, Any]:
+    """The variables of this host in an inventory, to be changed."""
+    for key, value in group.items():
+        if isinstance(value, dict):
+            found: dict[str, Any] = value if key == name else _host_of(value, name)
+            if found:
+                return found
+    return {}
+
+
 def test_the_host_is_shown_with_its_interfaces(cluster: Cluster) -> None:
     shown = cluster.rmx("host", "show", next(iter(cluster.hosts())))
     assert "Interface: eth0 (found)" in shown

@@ -76,7 +76,8 @@ class Fleet:
         self._clerk.start()
 
     def add(self, host: Host) -> None:
-        """Start to connect; a host of that name with another address or login is replaced. Nothing, once
+        """Start to connect; a host of that name with another address or login is replaced, and so is one of
+        which the inventory declares something else: only a hello tells what it has besides. Nothing, once
         the fleet is closed."""
         with self._lock:
             known = self._hosts.get(host.name)
@@ -295,11 +296,12 @@ class _Member(threading.Thread):
 
     def same_door(self, host: Host) -> bool:
         mine, its = self.host, host
-        return (mine.address, mine.port, mine.login, mine.variables) == (
+        return (mine.address, mine.port, mine.login, mine.variables, mine.declared) == (
             its.address,
             its.port,
             its.login,
             its.variables,
+            its.declared,
         )
 
     def close(self) -> None:

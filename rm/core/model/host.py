@@ -8,6 +8,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from re import compile as pattern
+from typing import Any
 
 from rm.core.model.kept import WithFeatures
 
@@ -106,6 +107,11 @@ class Host(WithFeatures):
             found = _features(self.features, self._models)
             object.__setattr__(self, "_all_features", found)
             return found
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        """The fields that an agent could fill in, and that the inventory says instead."""
+        return {name: getattr(self, name) for name in FINDABLE if name not in self.found}
 
     @property
     def gpu_features(self) -> frozenset[str]:
