@@ -99,3 +99,47 @@ def test_where_very_many_connect_the_client_waits_for_its_turn(tmp_path: Path) -
     assert client.get("status") == {"version": 1}
     client.close()
     listener.close()
+
+
+def test_a_standby_whose_turn_has_come_is_waited_for_though_its_door_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rm.sock"
+    (tmp_path / "rm.sock.lock").touch()
+    standby = b'{"version":1,"error":{"kind":"Standby","message":"This daemon waits.","hint":""}}'
+    waits = b"HTTP/1.1 503 Waits\r\nContent-Length: %d\r\n\r\n%s" % (len(standby), standby)
+
+    def answers(answer: bytes) -> socket.socket:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                peer.recv(65536)
+                peer.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        return listener
+
+    listeners = [answers(waits)]
+    told: list[str] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 1:  # the standby has answered, and begins to lead
+            listeners[0].close()
+            path.unlink()
+        elif len(pauses) == 2:  # nobody was there
+            listeners.append(answers(ANSWER))
+
+    pauses: list[float] = []
+    monkeypatch.setattr("rm.client.connection.time.sleep", pause)
+    client = Connection(str(path), on_wait=told.append)
+    assert client.get("status") == {"version": 1}
+    client.close()
+    assert len(told) == 1
+    assert len(pauses) == 2
+    for listener in listeners:
+        listener.close()
