@@ -439,6 +439,14 @@ def test_many_jobs_are_cancelled_by_one_request(house: House, monkeypatch: pytes
     assert asyncio.run(house.service.changes.cancel_all(ids, "alice"))[0].state is JobState.CANCELLED
 
 
+def test_a_long_cancellation_answers_for_jobs_that_left_the_memory(house: House) -> None:
+    """5,998 jobs were cancelled, and "2001 jobs are CANCELLED" was answered."""
+    ids = submit(house, [builders.spec(hold=True)] * 6_000)
+    done = asyncio.run(house.service.changes.cancel_all(ids, "alice"))
+    assert [job.id for job in done] == ids
+    assert {job.state for job in done} == {JobState.CANCELLED}
+
+
 def test_the_leader_goes_on_while_a_question_is_thought_about(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,10 +71,11 @@ class JobChanges:
     async def cancel_all(
         self, job_ids: Sequence[int], by: str, states: frozenset[JobState] = frozenset()
     ) -> Sequence[Job]:
-        """Cancel those that have not ended; the jobs as they are then. `states`: only what is in one of
-        these. An array is then chosen for its elements without jobs of their own, which wait: its others are
-        jobs that are chosen by themselves."""
+        """Cancel those that have not ended; the jobs as they are then, also those that have left the leader's
+        memory meanwhile. `states`: only what is in one of these. An array is then chosen for its elements
+        without jobs of their own, which wait: its others are jobs that are chosen by themselves."""
         waiting = JobState.PENDING in states
+        seen: dict[int, Job] = {}
 
         def make(state: ClusterState, part: Sequence[int], wide: list[Job]) -> list[ev.Event]:
             alive = [state.jobs[i] for i in part if i in state.jobs and not state.jobs[i].state.final]
@@ -86,21 +87,27 @@ class JobChanges:
             few, wide[:] = divided(alive, PART)
             return [ev.CancelRequested(job.id, by) for job in few]
 
-        def look(cycle: Cycle, now_us: int) -> list[Job]:
-            return [cycle.state.jobs[i] for i in job_ids if i in cycle.state.jobs]
+        def note(state: ClusterState, part: Sequence[int]) -> None:
+            seen.update((i, state.jobs[i]) for i in part if i in state.jobs)
+
+        def look(cycle: Cycle, now_us: int, part: Sequence[int]) -> None:
+            note(cycle.state, part)
 
         done = 0
         while done < len(job_ids):
             part = job_ids[done : done + (BUSY_SLICE if self._leader.is_busy() else SLICE)]
             wide: list[Job] = []
-            with suppress(IllegalTransition):  # one has ended in this very turn: the others are cancelled
-                await self._asking.request(partial(make, part=part, wide=wide), weight=len(part))
+            change, answer = partial(make, part=part, wide=wide), partial(note, part=part)
+            try:
+                await self._asking.request(change, answer, weight=len(part))
+            except IllegalTransition:  # one has ended in this very turn: the others are cancelled
+                await self._asking.ask(partial(look, part=part))
             for array in wide:
                 with suppress(IllegalTransition, Conflict):  # all of it has ended meanwhile
                     await self._change_parts(array, "", partial(ev.CancelRequested, array.id, by))
             done += len(part)
-        answer: list[Job] = await self._asking.ask(look)
-        return answer
+        await self._asking.ask(partial(look, part=job_ids))
+        return [seen[i] for i in job_ids if i in seen]
 
     async def cancel(
         self, job_id: int, by: str, signal: int | None, array_tasks: str = "", signal_to: SignalTo = "steps"
