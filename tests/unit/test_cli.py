@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -303,25 +302,33 @@ def test_no_playbook_restarts_the_machine_that_runs_it(
     assert not done.exists()
 
 
-def test_a_measurement_that_takes_long_is_not_silent(
-    daemon: Daemon, rmx: Rmx, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("command", "asked", "said"),
+    [
+        (["network", "--measure"], "measure", "the pairs of hosts are measured"),
+        (["cancel", "--job-name=train"], "cancel_all", "the jobs are cancelled"),
+    ],
+)
+def test_a_request_that_takes_long_is_not_silent(
+    daemon: Daemon, rmx: Rmx, monkeypatch: pytest.MonkeyPatch, command: list[str], asked: str, said: str
 ) -> None:
     monkeypatch.setattr("rm.cli.heartbeat.EVERY_S", 0.0)
     monkeypatch.setattr("rm.cli.heartbeat.LOOK_S", 0.001)
-    said = threading.Event()
-    beat, measure = Heartbeat.beat, daemon.service.measure
+    rmx("submit", "train.sh")
+    spoken = threading.Event()
+    beat, answer = Heartbeat.beat, getattr(daemon.service, asked)
 
     def beaten(self: Heartbeat) -> None:
         beat(self)
-        said.set()
+        spoken.set()
 
-    async def slow(zone: str | None) -> Mapping[str, Any]:
-        assert await asyncio.to_thread(said.wait, PATIENCE_S)
-        return await measure(zone)
+    async def slow(*given: Any) -> Any:
+        assert await asyncio.to_thread(spoken.wait, PATIENCE_S)
+        return await answer(*given)
 
     monkeypatch.setattr(Heartbeat, "beat", beaten)
-    monkeypatch.setattr(daemon.service, "measure", slow)
-    assert "the pairs of hosts are measured" in rmx("network", "--measure").err
+    monkeypatch.setattr(daemon.service, asked, slow)
+    assert said in rmx(*command).err
 
 
 def test_network_links_and_status(daemon: Daemon, rmx: Rmx) -> None:

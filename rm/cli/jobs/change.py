@@ -60,7 +60,10 @@ def _each(ids: list[JobId], act: Callable[[JobId], Job], as_json: bool, done: st
 
 def _all_that_fit(session: Session, user: str, name: str, state: str, as_json: bool) -> int:
     """One request, however many they are."""
-    answer = session.client.cancel_all(user=user, name=name, state=state)
+    from rm.cli.heartbeat import Heartbeat  # here: a single job is cancelled without threads
+
+    with Heartbeat(lambda: "the jobs are cancelled, some hundreds at a time"):
+        answer = session.client.cancel_all(user=user, name=name, state=state)
     for refused in answer.refused:
         note(refused.message)
     if as_json:
