@@ -196,6 +196,8 @@ def test_jobs_hosts_and_partitions_complete(daemon: Daemon, monkeypatch: pytest.
     assert completions("logs", "3") == ["3"]
     assert completions("host", "drain", "h1", "") == ["h1", "h2"]
     assert completions("queue", "-w", "h2") == ["h2"]
+    assert completions("submit", "-w", "h1,h") == ["h1,h1", "h1,h2"]
+    assert completions("alloc", "--exclude", "h2") == ["h2"]
     assert completions("queue", "-p", "") == []
     monkeypatch.setenv("RM_DAEMON__SOCKET", "/nowhere.sock")
     assert completions("show", "") == []

@@ -12,7 +12,7 @@ import click
 from rm.cli.jobs.clusters import own_cluster
 from rm.cli.jobs.quick_submit import say_where_the_log_is
 from rm.cli.output import note
-from rm.cli.session import Session, emit_json, json_option
+from rm.cli.session import Session, completes, emit_json, json_option
 from rm.client import submission
 from rm.errors import UsageError
 from rm.submission import directives
@@ -23,6 +23,7 @@ from rm.submission.script import SCRIPT_MAX_BYTES, read_script, script_text
 from rm.submission.typed import submit_line
 
 TYPED = "rm.typed"  # of click's context: the command's words
+COMPLETED = {"partition": "partitions", "nodelist": "hosts", "exclude": "hosts"}  # by the daemon's words
 OWN = {
     "wrap": table.Option("wrap", ("wrap",)),
     "file": table.Option("file", ("file",)),
@@ -47,7 +48,11 @@ def job_flags(command: Callable[..., Any]) -> Callable[..., Any]:
         elif option.takes == table.MAYBE:
             add = click.option(option.key, *names, is_flag=False, flag_value="", default=None, hidden=hidden)
         else:
-            add = click.option(option.key, *names, help=option.help, metavar=option.metavar, hidden=hidden)
+            what = COMPLETED.get(option.key)
+            add = click.option(
+                option.key, *names, help=option.help, metavar=option.metavar, hidden=hidden,
+                shell_complete=completes(what) if what else None,
+            )  # fmt: skip
         command = add(command)
     return command
 
