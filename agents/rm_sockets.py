@@ -1,7 +1,10 @@
 """To say and to hear through what does not block, for all programs that stream."""
 
+import fcntl
 import os
 import select
+import struct
+import termios
 
 
 def say(sock, outbox):
@@ -24,6 +27,11 @@ def hear(sock, most_bytes):
         return None
     except OSError:
         return b""
+
+
+def waiting_bytes(fd):
+    """What stands in a pipe or socket, not read yet."""
+    return struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0]
 
 
 def feed(fd, waiting, piece_bytes):

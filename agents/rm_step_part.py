@@ -16,6 +16,7 @@ import signal
 import socket
 import struct
 import termios
+import time
 
 import rm_around_task
 import rm_container
@@ -54,6 +55,7 @@ AHEAD_BYTES = 256 << 10  # of output that srun has not taken: until then tasks a
 TASKS_MAX = 4096  # of a step on one host
 MEMORY_BYTES = 64 << 20  # …, and more for each task
 MEMORY_OF_TASK_BYTES = 512 << 10
+LEFT_S = 1.0  # that what a task leaves behind has to say its last words
 
 
 class Task:
@@ -68,6 +70,8 @@ class Task:
         self.input = bytearray()  # not yet taken by the task
         self.input_ends = False
         self.streams = {}  # descriptor -> OUTPUT, ERRORS or PMI
+        self.owed = {}  # descriptor -> bytes that stood in it when the task ended, and are not read yet
+        self.left_until = 0.0  # what it left behind is heard until then
 
 
 class Part:
@@ -98,7 +102,7 @@ class Part:
             self._obey()  # what came together with the connection
             while not self._over():
                 self._watch(wake)
-                ready = dict(self.poll.poll(1000))
+                ready = dict(self.poll.poll(self._patience_ms()))
                 if wake in ready:
                     os.read(wake, 4096)
                 if self.sock.fileno() in ready:
@@ -108,6 +112,8 @@ class Part:
                     for fd in [fd for fd in task.streams if fd in ready]:
                         self._read(task, fd)
                 self._reap()
+                for task in self.tasks:
+                    self._tell_end(task)
                 self.meter.look_at_gpus()
                 if self.meter.due():
                     self.tell_used(self.meter.look())
@@ -125,8 +131,12 @@ class Part:
     def _over(self):
         if self.gone:
             return True
-        running = any(task.status is None or task.streams for task in self.tasks)
-        return self.asked is not None and not running and not self.outbox
+        return self.asked is not None and all(task.told for task in self.tasks) and not self.outbox
+
+    def _patience_ms(self):
+        now = time.monotonic()
+        left_s = [task.left_until - now for task in self.tasks if task.left_until > now and not task.told]
+        return min([1.0, *left_s]) * 1000 + 1
 
     def _watch(self, wake):
         wanted = {wake: select.POLLIN}
@@ -134,7 +144,7 @@ class Part:
         hears = select.POLLIN if len(self.outbox) < AHEAD_BYTES else 0
         wanted[self.sock.fileno()] = hears | (select.POLLOUT if self.outbox else 0)
         for task in self.tasks:
-            if len(self.outbox) < AHEAD_BYTES:
+            if task.told or len(self.outbox) < AHEAD_BYTES:
                 wanted.update(dict.fromkeys(task.streams, select.POLLIN))
             if task.stdin >= 0 and task.input:
                 wanted[task.stdin] = wanted.get(task.stdin, 0) | select.POLLOUT
@@ -279,13 +289,14 @@ class Part:
                 raise
             data = b""
         if data:
-            self.outbox += frame(task.streams[fd], task.rank, data)
+            task.owed[fd] = task.owed.get(fd, 0) - len(data)
+            if not task.told:
+                self.outbox += frame(task.streams[fd], task.rank, data)
             return
         del task.streams[fd]
         task.pmi = -1 if fd == task.pmi else task.pmi
         task.stdin = -1 if fd == task.stdin else task.stdin
         self._forget(fd)
-        self._tell_end(task)
 
     def _reap(self):
         while True:
@@ -304,7 +315,8 @@ class Part:
                     elif task.stdin >= 0:
                         self._forget(task.stdin)
                         task.stdin = -1
-                    self._tell_end(task)
+                    task.owed = {fd: rm_sockets.waiting_bytes(fd) for fd in task.streams}
+                    task.left_until = time.monotonic() + LEFT_S
 
     def _hear_the_last(self, task):
         """What stands in its terminal; what runs on in the background does not keep the step."""
@@ -319,8 +331,13 @@ class Part:
             self._forget(fd)
 
     def _tell_end(self, task):
-        """Its end comes after all that it and its children wrote."""
-        if task.status is None or task.streams or task.told:
+        """Its end comes after all that it wrote. What it leaves behind is heard for a moment; then it keeps
+        neither srun from hearing of the end, nor, when all tasks have ended, the step."""
+        if task.status is None or task.told:
+            return
+        if task.streams and (
+            time.monotonic() < task.left_until or any(task.owed.get(fd, 0) > 0 for fd in task.streams)
+        ):
             return
         task.told = True
         if all(one.told for one in self.tasks):  # before srun hears of it, and closes the step's accounting

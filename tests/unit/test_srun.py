@@ -182,6 +182,30 @@ def test_a_bad_exit_ends_the_step_if_asked() -> None:
         assert lines[-1] == "143"
 
 
+def test_what_tasks_leave_behind_keeps_no_step() -> None:
+    lines = """export D=$(mktemp -d)
+srun -n1 sh -c 'sleep 1000 & echo $! > $D/0; head -c 60000 /dev/zero; exit 3' | wc -c
+echo codes ${PIPESTATUS[*]}
+srun -n2 -K sh -c '[ $SLURM_PROCID = 0 ] && exec sleep 1000; sleep 1000 & echo $! > $D/1; exit 5'
+for left in $(cat $D/*); do while kill -0 $left 2>&-; do sleep 0.02; done; echo ended; done
+rm -r $D"""
+    with agents() as start:
+        code, said = run(start(), lines)
+    assert (code, said) == (
+        0,
+        [
+            "srun: error: h1: task 0: Exited with exit code 3",
+            "60000",
+            "codes 3 0",
+            "srun: error: h1: task 1: Exited with exit code 5",
+            "srun: Terminating StepId=1.1",
+            "srun: error: h1: task 0: Terminated",
+            "ended",
+            "ended",
+        ],
+    )
+
+
 def test_the_first_end_ends_the_step_after_a_while_if_asked() -> None:
     with agents() as start:
         code, lines = run(
