@@ -456,7 +456,7 @@ def test_directives_are_read_as_by_sbatch(slurm: Slurm, daemon: Daemon) -> None:
         (["-N", "\u0662"], "--nodes is '\u0662'."),
         (["-n", "9" * 30], "cannot be accepted: ntasks is larger than"),
         (["--comment", "x" * 5000], "comment has 5000 bytes, and may have 4096."),
-        (["-J", "a\nb"], "the name must be a word without slashes and line ends."),
+        (["-J", "a\nb"], "the name must be one line of text."),
     ],
     ids=ascii,
 )
@@ -464,6 +464,14 @@ def test_bad_values_are_told_once(words: list[str], said: str, slurm: Slurm, dae
     done = slurm("sbatch", *words, "--wrap", "true")
     assert (done.code in (1, 255), done.out, daemon.service.table) == (True, "", {})
     assert done.err.count(said) == 1, done.err
+
+
+def test_a_name_is_as_workflow_programs_make_them(slurm: Slurm, daemon: Daemon) -> None:
+    """signac's are PROJECT/JOB/OPERATION, slurmpilot's EXPERIMENT/NAME."""
+    name = "project/42b7b4f2/compute, twice"
+    assert slurm("sbatch", "-J", name, "-o", "%x.out", "--wrap", "true").code == 0
+    assert daemon.service.table[1].spec.name == name
+    assert slurm("squeue", "-h", "-o", "%j").out == f"{name}\n"
 
 
 def test_one_complaint_of_several_readers_is_told_once(slurm: Slurm) -> None:

@@ -64,7 +64,7 @@ _long_texts = attrgetter(
 _ONE_OF = (("gpus_per_task", "gpus_per_host"), ("mem_bytes_per_task", "mem_bytes_per_host", "mem_all"))
 _WAYS = {"gpu_bind": (PER_TASK, NO_BIND), "launch": LAUNCHES}
 _TIMES = ("time_limit_us", "expected_us", "deadline_us", "time_min_us")
-_IN_NAMES = re.compile(r"[\0\n\r/]")
+_IN_NAMES = re.compile(r"[\0\n\r]")
 _ENV_NAME = re.compile(r"[^=\0]+\Z")
 
 
@@ -110,7 +110,7 @@ def _problems(spec: JobSpec, runs: bool) -> Iterator[str]:
 
 def _texts(spec: JobSpec) -> Iterator[str]:
     if not spec.name or _IN_NAMES.search(spec.name):
-        yield "the name must be a word without slashes and line ends"
+        yield "the name must be one line of text"
     together = "".join(_short_texts(spec))
     if len(together) > NAME_BYTES or "\0" in together or not together.isascii():  # else none can be wrong
         for names, most in ((_WORDS, NAME_BYTES), (_PATHS, PATH_BYTES), (("comment",), COMMENT_BYTES)):
