@@ -23,18 +23,14 @@ import rm_srun_terminal
 import rm_step_container
 import rm_step_limits
 from rm_srun_environment import step_environment
+from rm_srun_input import Input, sources_of
 from rm_srun_options import Wrong
 from rm_srun_part import Nonsense, Part
 from rm_step_asking import connected, create, tell_end
 from rm_step_attached import Audience
 from rm_step_frames import (
-    ALL,
-    END_OF_INPUT,
     ENDED,
     ERRORS,
-    FRAME_BYTES,
-    INPUT,
-    INPUT_BYTES,
     OUTPUT,
     PMI,
     REQUEST,
@@ -77,7 +73,6 @@ class Step:
         self.code = 0
         self.how = (0, 0)  # the code and the signal by which the task ended that made the code
         self.why = ""  # the step was ended early
-        self.sent, self.taken = 0, dict.fromkeys(self.ranks, 0)
         self.quiet = "quiet" in values
         self.interrupted_at = 0.0
         self.kill_at = None
@@ -103,21 +98,11 @@ class Step:
         self.out = Output(1, out, label, width, name_of, flags, unbuffered)
         merged = not err and out not in ("", "all", "none") and not out.isdecimal()
         self.err = self.out if merged else Output(2, err, label, width, name_of, flags, unbuffered)
-        self.stdin, self.only = self._input("0" if terminal else values.get("input", "all"))
-
-    def _input(self, mode):
-        """(descriptor, the rank that reads it or ALL); -1 for none."""
-        if mode == "none":
-            return -1, ALL
-        if mode in ("", "all"):
-            return 0, ALL
-        if mode.isdecimal() and int(mode) in self.hosts:
-            return 0, int(mode)
-        name = rm_srun_options.file_name(mode, {"j": self.environ.get("SLURM_JOB_ID", "")})
         try:
-            return os.open(os.path.join(self.values.get("chdir") or os.getcwd(), name), os.O_RDONLY), ALL
+            sources = sources_of("0" if terminal else values.get("input", "all"), self.ranks, name_of)
         except OSError as error:
-            raise Wrong("The file %s cannot be read: %s." % (name, os.strerror(error.errno))) from None
+            raise Wrong("The file %s cannot be read: %s." % (error.filename, error.strerror)) from None
+        self.input = Input(self.part_of, sources)
 
     def run(self):
         """Until all tasks have ended; the exit code."""
@@ -130,12 +115,7 @@ class Step:
         if self.terminal:
             signal.signal(signal.SIGWINCH, self._resize)
             self._resize()  # it may have changed before we looked
-        if self.stdin < 0:
-            self._end_input()
-        elif self.only != ALL:
-            for rank in self.ranks:
-                if rank != self.only:  # it has no input
-                    self.part_of[rank].send(frame(END_OF_INPUT, rank))
+        self.input.begin()
         while any(part.left for part in self.parts):
             now = time.monotonic()
             if ends_at is not None and now >= ends_at:
@@ -160,72 +140,27 @@ class Step:
                 by_fd[part.sock.fileno()] = part
                 hears = select.POLLIN if part.hears() else 0
                 poll.register(part.sock, hears | (select.POLLOUT if part.outbox else 0))
-        if self.stdin >= 0 and self._may_send():
-            poll.register(self.stdin, select.POLLIN)
+        self.input.watch(poll)
         wait_ms = None
         if deadlines:
             wait_ms = max(0, min(deadlines) - time.monotonic()) * 1000 + 1
-        self.audience.watch(poll, self._may_send())
+        self.audience.watch(poll, self.input.hears())
         for fd, events in poll.poll(wait_ms):
             typed = self.audience.serve(fd, events)
-            if fd == self.stdin:
-                self._read_input()
+            if fd in self.input.sources:
+                self.input.read(fd)
             elif typed is not None:
                 for rank, data in typed:
-                    self._pass_in(rank, data)
+                    self.input.type(rank, data)
             elif events & select.POLLOUT:
                 by_fd[fd].send()
             if fd in by_fd and events & ~select.POLLOUT:
                 self._hear(by_fd[fd])
 
-    # input
-
-    def _readers(self):
-        left = set().union(*(part.left for part in self.parts))
-        return left if self.only == ALL else left & {self.only}
-
-    def _may_send(self):
-        return all(self.sent - self.taken[rank] < INPUT_BYTES for rank in self._readers())
-
-    def _read_input(self):
-        try:
-            data = os.read(self.stdin, FRAME_BYTES // 2)
-        except OSError:
-            data = b""
-        if not data:
-            self._end_input()
-            return
-        self.sent += len(data)
-        for part in self.parts:
-            part.send(frame(INPUT, self.only, data))
-
-    def _pass_in(self, rank, data):
-        """What one types who attends the step beside us, as long as its input has not ended."""
-        rank = self.only if rank == ALL else rank
-        if (
-            self.stdin < 0
-            or (self.only != ALL and rank != self.only)
-            or (rank != ALL and rank not in self.hosts)
-        ):
-            return
-        self.sent += len(data)
-        if rank == ALL:
-            for part in self.parts:
-                part.send(frame(INPUT, ALL, data))
-            return
-        for other in self.taken.keys() - {rank}:
-            self.taken[other] += len(data)  # it gets none
-        self.part_of[rank].send(frame(INPUT, rank, data))
-
     def told_to_others(self):
         """The step, at this moment, for who attends it beside us."""
         left = sorted(rank for part in self.parts for rank in part.left)
         return {"name": self.name, "hosts": self.hosts, "left": left, "code": self.code}
-
-    def _end_input(self):
-        self.stdin = -1
-        for part in self.parts:
-            part.send(frame(END_OF_INPUT, ALL))
 
     # what the parts say
 
@@ -244,7 +179,7 @@ class Step:
             self.audience.tell(kind, rank, said)
             (self.out if kind == OUTPUT else self.err).take(rank, said)
         elif kind == TAKEN:
-            self.taken[rank] = min(self.sent, self.taken[rank] + said)
+            self.input.taken(rank, said)
         elif kind == PMI and self.pmi is not None:
             self._pmi(rank, said)
         elif kind == ENDED:

@@ -110,6 +110,31 @@ rm -r $D
         )
 
 
+def test_each_task_reads_a_file_of_its_own_where_the_name_says_so() -> None:
+    script = """
+cd $(mktemp -d)
+for n in 0 1 2; do yes $n | head -c 1000000 > in.$n; done
+srun -l -i in.%t sh -c '[ $SLURM_PROCID != 0 ] || exec head -n 1; tail -c 2; cat | wc -c'
+srun -l -n2 -i in.%n sh -c 'head -n 1'
+rm in.1
+srun -n2 -i in.%t cat; echo code $?
+rm -r $PWD
+"""
+    with agents() as start:
+        code, lines = run(start(), script)
+    assert code == 0
+    assert sorted(lines[:-2]) == sorted(["0: 0", "1: 1", "1: 0", "2: 2", "2: 0", "0: 0", "1: 0"])
+    assert lines[-2].endswith("/in.1 cannot be read: No such file or directory.")
+    assert lines[-1] == "code 1"
+
+
+def test_numbers_of_tasks_and_hosts_are_at_least_one() -> None:
+    options = ("--ntasks=0", "--nodes=0", "--ntasks-per-node=0", "--cpus-per-task=0")
+    with agents() as start:
+        _, lines = run(start(), "\n".join(f"srun {option} echo ran" for option in options))
+    assert [line.partition(" is ")[0] for line in lines] == [f"srun: error: {x[:-2]}" for x in options]
+
+
 def test_output_goes_to_files_of_tasks() -> None:
     script = """
 D=$(mktemp -d)
