@@ -183,14 +183,14 @@ def _split_maybe(words, may, every):
 
 def step_of(values):
     """What rm_step_plan.layout is asked for."""
-    per_node = _count(values, "ntasks-per-node")
-    nodes = values.get("nodes", "0")
-    found = re.fullmatch(r"(\d+)(?:-(\d+))?", nodes)
-    if not found:
+    per_node = _positive(values, "ntasks-per-node")
+    nodes = values.get("nodes", "")
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", nodes or "0")
+    if not found or (nodes and not int(found.group(1))):
         raise Wrong("--nodes is '%s': write a number of hosts, or a range." % nodes)
     named = _hosts(values, "nodelist")
     hosts = int(found.group(1))
-    ntasks = _count(values, "ntasks")
+    ntasks = _positive(values, "ntasks")
     if ntasks and per_node and not hosts:
         hosts = -(-ntasks // per_node)
     if named and not hosts:
@@ -215,7 +215,7 @@ def step_of(values):
         hosts = 0  # as many as are listed
     bind = values.get("gpu-bind", "")
     bind = bind[len(VERBOSE) :] if bind.startswith(VERBOSE) else bind
-    per_gpu = _count(values, "ntasks-per-gpu")
+    per_gpu = _positive(values, "ntasks-per-gpu")
     if per_gpu:
         if not ntasks and "gpus" not in values:
             raise Wrong("--ntasks-per-gpu needs --ntasks or --gpus as well.")
@@ -225,7 +225,7 @@ def step_of(values):
         raise Wrong("--gpu-bind=%s is not supported: %s." % (bind, rm_gpu_bind.KNOWN))
     return {
         "ntasks": ntasks, "hosts": hosts, "ntasks_per_node": per_node,
-        "cpus_per_task": _count(values, "cpus-per-task"), "gpus_per_task": gpus_per_task or 0,
+        "cpus_per_task": _positive(values, "cpus-per-task"), "gpus_per_task": gpus_per_task or 0,
         "gpus_per_host": gpus_per_host, "gpu_bind": bind, "overlap": "overlap" in values,
         "near": bind == "closest" and not gpus_per_task,
         "exact": "exact" in values or "exclusive" in values,
@@ -264,6 +264,14 @@ def _count(values, name):
     if not text.isdecimal() or len(text) > DIGITS:
         raise Wrong("--%s is '%s': write a whole number." % (name, text))
     return int(text)
+
+
+def _positive(values, name):
+    """0: not said."""
+    count = _count(values, name)
+    if values.get(name) and not count:
+        raise Wrong("--%s is '%s', and must be a whole number of at least 1." % (name, values[name]))
+    return count
 
 
 def _gpus(values, name):
