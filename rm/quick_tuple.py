@@ -64,6 +64,8 @@ else:
         count, missing, make = len(fields), tuple(defaults.values()), tuple.__new__
 
         def __new__(cls, /, *values, **named):
+            if len(values) == count and not named:
+                return make(cls, values)
             if named:
                 rest = fields[len(values) :]
                 if strange := named.keys() - set(rest):

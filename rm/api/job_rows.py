@@ -7,12 +7,13 @@ from __future__ import annotations
 
 # of `collections.abc`, whose package is not needed; at run time, since msgspec reads the types of JobRow
 from _collections_abc import Sequence
+from itertools import repeat
 
 from rm.quick_tuple import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Container, Iterable
     from typing import Any
 
 
@@ -87,20 +88,24 @@ class JobRow(NamedTuple):
         return any(one in named for one in self.partition.split(","))
 
 
-def by_name(columns: Sequence[str]) -> Callable[[Sequence[Any]], JobRow]:
-    """Makes rows of lists that have these columns: a newer daemon has more, an older one fewer, or they
-    come in another order.
+def by_name(columns: Sequence[str], lists: Iterable[Sequence[Any]]) -> list[JobRow]:
+    """The rows of lists that have these columns: a newer daemon has more, an older one fewer, or they come in
+    another order.
 
     Raises:
-        ValueError: a column of `JobRow` that has no default is not among them.
+        ValueError: a column of `JobRow` that has no default is not among them, or a list is of another
+            length.
     """
     if tuple(columns) == JobRow._fields:
-        return JobRow._make
+        rows: list[JobRow] = list(map(tuple.__new__, repeat(JobRow), lists))  # half of what `_make` takes
+        if not set(map(len, rows)) <= {len(JobRow._fields)}:
+            raise ValueError("a row does not have a value for each column")
+        return rows
     from operator import itemgetter  # a daemon of another version
 
     known = [name for name in JobRow._fields if name in columns or name not in JobRow._field_defaults]
     mine = itemgetter(*(list(columns).index(name) for name in known))
-    return lambda row: JobRow(**dict(zip(known, mine(row), strict=True)))
+    return [JobRow(**dict(zip(known, mine(one), strict=True))) for one in lists]
 
 
 def row_of(

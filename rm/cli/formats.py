@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from rm.cli.output import printable
+from itertools import repeat
+
+from rm.cli.output import all_printable
 from rm.errors import UsageError
 from rm.imported_later import re
 from rm.quick_tuple import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, Protocol, TypeVar
 
     class Headed(Protocol):
@@ -49,14 +51,13 @@ class Format(NamedTuple):
     def header(self) -> str:
         return self.template % tuple(column.header for column in self.columns)
 
-    def lines(self, rows: Iterable[Any]) -> Iterator[str]:
-        template, texts = self.template, [column.text for column in self.columns]
-        if template.isprintable():
-            for row in rows:
-                yield printable(template % tuple([text(row) for text in texts]))
-            return
-        for row in rows:  # what the user puts between the columns, such as tabs, stands as it is
-            yield template % tuple([printable(text(row)) for text in texts])
+    def lines(self, rows: Sequence[Any]) -> Iterable[str]:
+        template, plain = self.template, self.template.isprintable()
+        columns: list[Iterable[Any]] = [map(column.text, rows) for column in self.columns]
+        if not plain:  # what the user puts between the columns, such as tabs, stands as it is
+            columns = list(map(all_printable, columns))
+        lines = map(template.__mod__, zip(*columns, strict=True) if columns else repeat((), len(rows)))
+        return all_printable(lines) if plain else lines
 
 
 def _not_supported(letter: str, columns: Mapping[str, Headed]) -> UsageError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import repeat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,20 +37,29 @@ def printable(value: Any) -> str:
 
 def all_printable(values: Iterable[Any]) -> list[str]:
     """The cells of a column, of which ten thousand are looked at together."""
-    texts = ["" if value is None else str(value) for value in values]
-    return texts if "".join(texts).isprintable() else [printable(text) for text in texts]
+    texts = list(values)
+    try:
+        together = "".join(texts)
+    except TypeError:  # not all of them are text
+        texts = ["" if value is None else str(value) for value in texts]
+        together = "".join(texts)
+    return texts if together.isprintable() else list(map(printable, texts))
 
 
 def aligned(
     columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), header: bool = True
 ) -> Iterator[str]:
     """The lines of a table as plain text; nothing is cut. `right`: the columns that end in one line."""
-    shown = [list(columns), *rows] if header else list(rows)
-    if not shown:
-        return
-    to_the_right = set(right)
-    widths = [max(map(len, cells)) for cells in zip(*shown, strict=True)]
-    sides = ["" if column in to_the_right else "-" for column in columns]
-    form = "  ".join(f"%{side}{width}s" for side, width in zip(sides, widths, strict=True))
-    for line in shown:
-        yield (form % tuple(line)).rstrip()
+    return side_by_side(columns, list(zip(*rows, strict=True)) or [()] * len(columns), right, header)
+
+
+def side_by_side(
+    columns: Sequence[str], cells: Iterable[Sequence[str]], right: Iterable[str] = (), header: bool = True
+) -> Iterator[str]:
+    """As `aligned`, of the cells of each column: what is written in C makes ten thousand lines."""
+    to_the_right, wide = set(right), []
+    for column, below in zip(columns, cells, strict=True):
+        texts = [column, *below] if header else below
+        pad = str.rjust if column in to_the_right else str.ljust
+        wide.append(map(pad, texts, repeat(max(map(len, texts), default=0))))
+    return map(str.rstrip, map("  ".join, zip(*wide, strict=True)))

@@ -30,6 +30,8 @@ def job_ref(job: Job) -> str:
 
 def row_ref(row: JobRow) -> str:
     """The same of a row."""
+    if row.array_task is None and not row.array_rest:
+        return str(row.id)
     return shown_id(row.id, row.array_job, row.array_task, row.array_rest or "", row.array_limit)
 
 

@@ -33,7 +33,7 @@ def rows_at_once(path: str, selection: Mapping[str, object]) -> list[JobRow] | N
             return None
         try:
             told = loads(answer.decode())
-            pages.append(list(map(by_name(told["columns"]), told["rows"])))
+            pages.append(by_name(told["columns"], told["rows"]))
             more = bool(told["more"] and pages[-1])
             oldest = int(pages[-1][0].id) if more else 0
             if more and not 0 < oldest < (before or oldest + 1):

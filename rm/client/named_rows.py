@@ -33,7 +33,7 @@ def rows_of(answer: NamedRows) -> list[JobRow]:
         with uncollected():
             if tuple(answer.columns) == JobRow._fields:
                 return _mine.decode(answer.rows)
-            made = map(by_name(answer.columns), _any.decode(answer.rows))
+            made = by_name(answer.columns, _any.decode(answer.rows))
             return convert(list(map(list, made)), list[JobRow])
     except (msgspec.MsgspecError, UnicodeError, RecursionError, LookupError, TypeError, ValueError):
         raise Unreachable(

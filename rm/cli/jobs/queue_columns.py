@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from _operator import attrgetter  # the module around it is not needed
+
 from rm.api.job_rows import JobRow
 from rm.cli.shown import elapsed_us, ends_by_us, moment, row_ref
 from rm.errors import UsageError
@@ -27,9 +29,9 @@ def _array_task(job: JobRow) -> str:
 
 
 def where_or_why(job: JobRow) -> str:
-    reason = f"({job.reason})" if job.reason else ""
     if job.state == "PENDING":
-        return reason or "(None)"
+        return f"({job.reason or None})"
+    reason = f"({job.reason})" if job.reason else ""
     return " ".join(filter(None, (fold_hosts(job.hosts), reason)))
 
 
@@ -72,29 +74,29 @@ COLUMNS = {
         Column("arrayjobid", "ARRAY_JOB_ID", "F", lambda j: j.array_job or j.id, right=True),
         Column("arraytaskid", "ARRAY_TASK_ID", "K", _array_task, right=True),
         Column("partition", "PARTITION", "P", lambda j: j.partition or "-"),
-        Column("name", "NAME", "j", lambda j: j.name),
-        Column("user", "USER", "u", lambda j: j.user),
-        Column("st", "ST", "t", lambda j: j.short_state),
-        Column("state", "STATE", "T", lambda j: j.state),
+        Column("name", "NAME", "j", attrgetter("name")),
+        Column("user", "USER", "u", attrgetter("user")),
+        Column("st", "ST", "t", attrgetter("short_state")),
+        Column("state", "STATE", "T", attrgetter("state")),
         Column("time", "TIME", "M", lambda j: format_elapsed(elapsed_us(j)), elapsed_us, right=True),
         Column(
             "timelimit", "TIME_LIMIT", "l", lambda j: format_time_limit(j.time_limit_us),
-            lambda j: j.time_limit_us, right=True,
+            attrgetter("time_limit_us"), right=True,
         ),
         Column("timeleft", "TIME_LEFT", "L", lambda j: format_time_limit(_left_us(j)), _left_us, right=True),
-        Column("gpus", "GPUS", "b", lambda j: j.gpus, right=True),
-        Column("tasks", "TASKS", "n", lambda j: j.tasks, right=True),
+        Column("gpus", "GPUS", "b", attrgetter("gpus"), right=True),
+        Column("tasks", "TASKS", "n", attrgetter("tasks"), right=True),
         Column("hosts", "HOSTS", "D", lambda j: len(j.hosts), right=True),
-        Column("cpus", "CPUS", "C", lambda j: j.cpus, right=True),
-        Column("mem", "MEM", "m", _mem, lambda j: j.mem_bytes, right=True),
-        Column("priority", "PRIORITY", "Q", lambda j: j.priority, right=True),
+        Column("cpus", "CPUS", "C", attrgetter("cpus"), right=True),
+        Column("mem", "MEM", "m", _mem, attrgetter("mem_bytes"), right=True),
+        Column("priority", "PRIORITY", "Q", attrgetter("priority"), right=True),
         Column(
-            "submit", "SUBMIT_TIME", "V", lambda j: moment(j.submitted_us), lambda j: j.submitted_us
+            "submit", "SUBMIT_TIME", "V", lambda j: moment(j.submitted_us), attrgetter("submitted_us")
         ),
-        Column("start", "START_TIME", "S", lambda j: moment(j.started_us), lambda j: j.started_us),
+        Column("start", "START_TIME", "S", lambda j: moment(j.started_us), attrgetter("started_us")),
         Column("end", "END_TIME", "e", lambda j: moment(_ends_by_us(j)), _ends_by_us),
-        Column("workdir", "WORK_DIR", "Z", lambda j: j.chdir),
-        Column("comment", "COMMENT", "k", lambda j: j.comment),
+        Column("workdir", "WORK_DIR", "Z", attrgetter("chdir")),
+        Column("comment", "COMMENT", "k", attrgetter("comment")),
         Column("nodelist", "NODELIST", "N", lambda j: fold_hosts(j.hosts)),
         Column("reason", "REASON", "r", lambda j: j.reason or "None"),
         Column("where", "HOSTS(REASON)", "R", where_or_why),
@@ -115,7 +117,7 @@ LONG = (
     "tasks",
     "where",
 )
-_NUMBER = Column("id", "JOBID", "A", lambda j: j.id, right=True)
+_NUMBER = Column("id", "JOBID", "A", attrgetter("id"), right=True)
 _LETTERS = {column.letter: column for column in (*COLUMNS.values(), _NUMBER)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rm.api.job_rows import JobRow
 from rm.cli.jobs.queue_columns import COLUMNS, LONG, USUAL, Column, chosen, ordered, slurm_format
-from rm.cli.output import aligned, all_printable, printable
+from rm.cli.output import all_printable, printable, side_by_side
 from rm.units import parse_hosts
 
 TYPE_CHECKING = False
@@ -85,8 +85,9 @@ class View:
             return
         right = [column.header for column in self.columns if column.right]
         columns = [all_printable(map(column.text, rows)) for column in self.columns]
-        cells = zip(*columns, strict=True)
-        yield from aligned([column.header for column in self.columns], cells, right, not self._noheader)
+        yield from side_by_side(
+            [column.header for column in self.columns], columns, right, not self._noheader
+        )
 
     def _fits(self, row: JobRow) -> bool:
         return (

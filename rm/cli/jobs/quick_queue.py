@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+KEPT: list[JobRow] = []  # the program ends before it has freed them
 FLAGS = {"--me": "me", "--long": "wide", "-l": "wide", "--noheader": "noheader"}
 VALUES = {
     "--state": "state", "-t": "state", "--user": "user", "-u": "user", "--job-name": "name", "-n": "name",
@@ -41,6 +42,7 @@ def attempt(words: Sequence[str]) -> int | None:
     if rows is None:
         gc.enable()
         return None
+    KEPT[:] = rows
     return ended(lambda: _print(view, rows))
 
 
@@ -68,5 +70,6 @@ def _rows(path: str, view: View) -> list[JobRow] | None:
 
 
 def _print(view: View, rows: Sequence[JobRow]) -> int:
-    sys.stdout.writelines(f"{line}\n" for line in view.lines(rows))
+    lines = list(view.lines(rows))
+    sys.stdout.write("\n".join([*lines, ""]) if lines else "")
     return 0

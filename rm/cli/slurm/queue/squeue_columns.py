@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from _operator import attrgetter  # the module around it is not needed
+
 from rm.api.job_rows import JobRow
 from rm.cli.formats import Column
 from rm.cli.shown import elapsed_us, ends_by_us, row_ref
@@ -154,21 +156,21 @@ def _rank(job: Any) -> float:
 
 COLUMNS = {
     "i": Column("JOBID", row_ref, "JobArrayID", order=_place),
-    "A": Column("JOBID", lambda j: j.id, "JobID"),
+    "A": Column("JOBID", attrgetter("id"), "JobID"),
     "F": Column("ARRAY_JOB_ID", lambda j: j.array_job or j.id, "ArrayJobID"),
     "K": Column("ARRAY_TASK_ID", array_task, "ArrayTaskID"),
     "P": Column("PARTITION", lambda j: j.partition or NONE, "Partition"),
-    "j": Column("NAME", lambda j: j.name, "Name"),
-    "u": Column("USER", lambda j: j.user, "UserName"),
+    "j": Column("NAME", attrgetter("name"), "Name"),
+    "u": Column("USER", attrgetter("user"), "UserName"),
     "U": Column("UID", uid, "UserID"),
-    "t": Column("ST", lambda j: j.short_state, "StateCompact", order=lambda j: _ORDER.get(j.state, 99)),
-    "T": Column("STATE", lambda j: j.state, "State", order=lambda j: _ORDER.get(j.state, 99)),
+    "t": Column("ST", attrgetter("short_state"), "StateCompact", order=lambda j: _ORDER.get(j.state, 99)),
+    "T": Column("STATE", attrgetter("state"), "State", order=lambda j: _ORDER.get(j.state, 99)),
     "M": Column("TIME", lambda j: format_elapsed(elapsed_us(j)), "TimeUsed", order=elapsed_us),
     "l": Column("TIME_LIMIT", lambda j: format_time_limit(j.time_limit_us), "TimeLimit",
                 order=lambda j: float("inf") if j.time_limit_us is None else j.time_limit_us),
     "L": Column("TIME_LEFT", left, "TimeLeft", order=_left_us),
     "D": Column("NODES", lambda j: len(j.hosts) or j.hosts_min, "NumNodes"),
-    "C": Column("CPUS", lambda j: j.cpus, "NumCPUs"),
+    "C": Column("CPUS", attrgetter("cpus"), "NumCPUs"),
     "c": Column("MIN_CPUS", lambda j: spec_of(j).cpus_per_task, "MinCpus", whole=True),
     "m": Column("MIN_MEMORY", lambda j: size(memory(j)), "MinMemory", order=memory),
     "b": Column("TRES_PER_NODE", gpus, "tres-per-node Gres", whole=True),
@@ -189,7 +191,7 @@ COLUMNS = {
     "W": Column("LICENSES", lambda j: spec_of(j).licenses or NONE, "Licenses", whole=True),
     "h": Column("OVER_SUBSCRIBE", shared, "OverSubscribe", whole=True),
     "k": Column("COMMENT", lambda j: j.comment or NONE, "Comment"),
-    "Z": Column("WORK_DIR", lambda j: j.chdir, "WorkDir"),
+    "Z": Column("WORK_DIR", attrgetter("chdir"), "WorkDir"),
     "J": Column("THREADS_PER_CORE", _any, "Threads"),
     "H": Column("SOCKETS_PER_NODE", _any, "Sockets"),
     "I": Column("CORES_PER_SOCKET", _any, "Cores"),
@@ -210,13 +212,13 @@ COLUMNS = {
 }  # fmt: skip
 # those of -O alone
 NAMED = {
-    "tasks": Column("TASKS", lambda j: j.tasks, "NumTasks"),
+    "tasks": Column("TASKS", attrgetter("tasks"), "NumTasks"),
     "tres": Column("TRES_ALLOC", tres, "tres-alloc tres", whole=True),
     "of tasks": Column("TRES_PER_TASK", of_tasks, "tres-per-task", whole=True),
     "switches": Column("REQ_SWITCH", lambda j: spec_of(j).switches, "ReqSwitch", whole=True),
     "switches wait": Column("WAIT4SWITCH", switches_wait, "Wait4Switch", whole=True),
     "each": Column("CPUS_PER_TASK", lambda j: spec_of(j).cpus_per_task, "cpus-per-task", whole=True),
-    "most cpus": Column("MAX_CPUS", lambda j: j.cpus, "MaxCPUs"),
+    "most cpus": Column("MAX_CPUS", attrgetter("cpus"), "MaxCPUs"),
     "most hosts": Column("MAX_NODES", lambda j: spec_of(j).hosts_max or j.hosts_min, "MaxNodes", whole=True),
     "per host": Column("NTASKS_PER_NODE", lambda j: spec_of(j).tasks_per_host or 0, "NTPerNode", whole=True),
     "least": Column("TIME_MIN", lambda j: format_time_limit(spec_of(j).time_min_us or 0), "MinTime",
