@@ -120,11 +120,24 @@ def row_of(
     """The row of a job of the core, or of `rm.api.jobs`: both name the fields alike. `partition`: of several
     the one that it runs in, "" = those that it asked for. `dropped_for`: why elements of an array were
     cancelled before they started."""
+    return JobRow._make(values_of(job, state, short_state, hosts, reason, partition, dropped_for))
+
+
+def values_of(
+    job: Any,
+    state: str,
+    short_state: str,
+    hosts: Sequence[str],
+    reason: str,
+    partition: str,
+    dropped_for: str,
+) -> tuple[Any, ...]:
+    """Those of its row, as `row_of`: who only writes ten thousand of them needs no `JobRow` of each."""
     spec, array = job.spec, job.array
     # GPUs counted by host: before it is placed on as many hosts as it needs
     gpus = spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * (len(hosts) or spec.hosts_min or 1)
     each = "" if spec.mem_all else "host" if spec.mem_bytes_per_host else "task"
-    return JobRow(
+    return (
         job.id,
         partition or spec.partition,
         spec.name,

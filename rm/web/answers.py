@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 from aiohttp import web
@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from rm.api.answer import Answer, Problem, Refused
 from rm.api.hosts import Free, Gpu, Host, Nic
-from rm.api.job_rows import JobRow, row_of
+from rm.api.job_rows import JobRow, values_of
 from rm.api.jobs import (
     Array,
     Dependency,
@@ -25,6 +25,7 @@ from rm.api.jobs import (
     FullSpec,
     HostUsed,
     Job,
+    JobRows,
     Jobs,
     Progress,
     Spec,
@@ -45,6 +46,7 @@ from rm.api.reasons import (
     Verdict,
     Why,
 )
+from rm.collector import uncollected
 from rm.core.jobs.array_state import shown
 from rm.core.model import choice as core_choice
 from rm.core.model import host as core_host
@@ -60,6 +62,7 @@ from rm.typed import convert
 T = TypeVar("T")
 Explained = TypeVar("Explained", Plan, Why)
 _encoder = msgspec.json.Encoder()
+_STATES = {state: (state.value, state.short) for state in core_job.JobState}  # asked of each job of a list
 
 
 def respond(answer: Answer, status: int = 200) -> web.Response:
@@ -227,13 +230,22 @@ def job_of(job: core_job.Job, progress: core_progress.Progress | None = None, pa
     )
 
 
-def job_row_of(job: core_job.Job, reason: core_reasons.Reason | None, partition: str) -> JobRow:
-    """`reason`: the newest. `partition`: as of `job_of`."""
+def respond_rows(
+    found: Iterable[tuple[core_job.Job, core_reasons.Reason | None, str]], more: bool
+) -> web.Response:
+    """Of each job, as the caller may see it, the newest reason and the partition, as of `job_of`."""
+    with uncollected():
+        rows = [_values_of(job, reason, partition) for job, reason, partition in found]
+        # written as rows are, of which making ten thousand takes longer than writing them
+        return respond(JobRows(columns=JobRow._fields, rows=cast(list[JobRow], rows), more=more))
+
+
+def _values_of(job: core_job.Job, reason: core_reasons.Reason | None, partition: str) -> tuple[Any, ...]:
     hosts = list(dict.fromkeys(task.host for task in job.tasks)) if job.tasks else ()
-    code = "" if reason is None else reason.code.value
-    state = shown(job)
-    dropped_for = "" if job.reason is None else job.reason.code.value
-    return row_of(job, state.value, state.short, hosts, code, partition, dropped_for)
+    state, short_state = _STATES[shown(job)]
+    code = "" if reason is None else reason.code._value_
+    dropped_for = "" if job.reason is None else job.reason.code._value_
+    return values_of(job, state, short_state, hosts, code, partition, dropped_for)
 
 
 def full_job_of(

@@ -44,6 +44,8 @@ class Blocked:
     # the same by limits, of the like of a job: with what tells which these are, so that both live
     limited: dict[Like, tuple[Demand, Ruled, Limited]] = field(default_factory=dict)
     again: bool = False
+    # of a copy: the reasons by the identity of their keys, most of which are interned, and long to hash
+    same: dict[int, Reason] = field(default_factory=dict)
     hopeless: set[Demand] = field(default_factory=set)  # these have no reservation either, until then
     rest: Rest = field(default_factory=Rest)  # of those that were let go, what is not yet to be tried
 
@@ -95,7 +97,8 @@ class Blocked:
         return again
 
     def reason_of(self, job: Job) -> Reason | None:
-        reason = self.reasons.get(self.kept.get(job.id, job.demand))
+        kind = self.kept.get(job.id, job.demand)
+        reason = self.same.get(id(kind)) or self.reasons.get(kind)
         if reason is not None:
             return reason
         for key in (behind(job), patient(job)) if job.spec.expected_us is not None else (behind(job),):
@@ -113,7 +116,9 @@ class Blocked:
     def copy(self) -> Blocked:
         """To ask for reasons in another thread."""
         waiting = {key: dict(jobs) for key, jobs in self.waiting.items()}
-        return Blocked(dict(self.reasons), waiting, kept=dict(self.kept))
+        reasons = dict(self.reasons)
+        same = {id(key): reason for key, reason in reasons.items()}
+        return Blocked(reasons, waiting, kept=dict(self.kept), same=same)
 
     def clear_but_rest(self, tried: Collection[int], state: ClusterState, firsts: Firsts | None) -> set[int]:
         """Anything may fit now: forget all refusals. The jobs that are behind the first of their kind."""

@@ -22,10 +22,10 @@ from rm.web.answers import (
     explanation,
     full_job_of,
     job_of,
-    job_row_of,
     respond,
     respond_as,
     respond_jobs,
+    respond_rows,
     typed,
 )
 from rm.web.callers.access import Gate
@@ -102,11 +102,10 @@ class JobRoutes:
         sight = await self._visible.sight(request)
 
         def answer() -> web.Response:
-            rows = [
-                job_row_of(sight.job(job), reasons.of_job(job), reasons.partitions.get(job.id, ""))
-                for job in found
-            ]
-            return respond(jobs.JobRows(columns=JobRow._fields, rows=rows, more=more))
+            of_job, partitions = reasons.of_job, reasons.partitions
+            return respond_rows(
+                ((sight.job(job), of_job(job), partitions.get(job.id, "")) for job in found), more
+            )
 
         return await made(request, answer, len(found))
 
