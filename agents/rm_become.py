@@ -4,6 +4,7 @@ Runs between fork and exec in a process of its own. What it has to say (where it
 pipe that exec closes: end of file without a failure means that the task runs.
 """
 
+import contextlib
 import ctypes
 import errno
 import json
@@ -42,6 +43,7 @@ def become_task(folder, group, request, user, fence, task, environ, printed, sai
     try:
         os.setsid()
         group.enter()
+        leave_files(said, printed, *fence.views())
         if request["container"].get("name"):
             import rm_named_container  # which imports this file
 
@@ -75,7 +77,6 @@ def become_task(folder, group, request, user, fence, task, environ, printed, sai
             _open_devices_again(task, spool)
         else:
             _open_streams(task, printed, spool)
-        signal.set_wakeup_fd(-1)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD,
                        signal.SIGXFSZ):  # fmt: skip
             signal.signal(number, signal.SIG_DFL)
@@ -93,6 +94,18 @@ def become_task(folder, group, request, user, fence, task, environ, printed, sai
         _tell(said, {"failure": "The task could not be started as %s on %s: %s" % (user.name, host, error)})
     finally:
         os._exit(1)
+
+
+def leave_files(*kept):
+    """Close what this process has open beside its streams, but for the descriptors `kept`. Before a path is
+    followed that a user named: by /proc/self/fd it would lead to what root has opened, and by a directory
+    there out of the job's own mounts."""
+    signal.set_wakeup_fd(-1)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) not in kept:
+            with contextlib.suppress(OSError):
+                # the folder's own descriptor
+                os.close(int(name))
 
 
 def _enter_container(folder, request, task, argv, environ):

@@ -21,7 +21,7 @@ import termios
 import time
 
 import rm_sockets
-from rm_become import PR_SET_PDEATHSIG, enter_directory, prctl, task_environment, umask_of
+from rm_become import PR_SET_PDEATHSIG, enter_directory, leave_files, prctl, task_environment, umask_of
 from rm_cgroup import send
 from rm_session_kept import Kept
 from rm_step_used import StepMeter
@@ -381,11 +381,12 @@ class Session:
             for target, fd in enumerate(streams):  # first: what goes wrong is said there
                 os.dup2(fd, target)
             self.group.enter()
+            leave_files(*self.fence.views())
             environ = self._environment()
             environ["SLURM_TASK_PID"] = str(os.getpid())
             if self.terminal:
                 environ["TERM"] = str(self.asked.get("term") or "xterm")
-                fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
             os.umask(umask_of(environ))
             if self.fence.has_view:
                 self.fence.enter_view()
@@ -407,7 +408,6 @@ class Session:
                 wanted["chdir"] = self.within.cwd
                 argv = self.within.command(self.asked.get("argv"), self.terminal) or argv
             enter_directory(wanted, self.user, lambda words: None)
-            signal.set_wakeup_fd(-1)
             for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -25,7 +25,7 @@ import rm_named_container
 import rm_sockets
 import rm_step_container
 import rm_step_limits
-from rm_become import PR_SET_PDEATHSIG, enter_directory, prctl
+from rm_become import PR_SET_PDEATHSIG, enter_directory, leave_files, prctl
 from rm_cgroup import descendants, send
 from rm_step_entered import CONTAINER
 from rm_step_environment import seen_gpus, task_environment
@@ -368,6 +368,7 @@ class Part:
             for target, fd in enumerate(streams):  # first: what goes wrong is said there
                 os.dup2(fd, target)
             self.group.enter()
+            leave_files(task.pmi, *self.fence.views())
             argv = self.asked["commands"][at] if self.asked.get("commands") else self.asked["argv"]
             os.umask(self.asked.get("umask", 0o022) & 0o777)
             if self.fence.has_view:
@@ -382,7 +383,7 @@ class Part:
                 os.set_inheritable(task.pmi, True)
                 environ.update(PMI_FD=str(task.pmi), PMI_RANK=str(task.rank), PMI_SIZE=str(self.asked["pmi"]))
             if task.terminal:
-                fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
             self._bind(task, at, host)
             if self.asked.get("container"):
                 rm_container.keep_folder(self.user)
@@ -396,7 +397,6 @@ class Part:
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             wanted = {"chdir": self.asked["chdir"], "chdir_required": False}
             enter_directory(wanted, self.user, lambda words: _say_where(host, task.rank, words))
-            signal.set_wakeup_fd(-1)
             for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())

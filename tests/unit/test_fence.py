@@ -17,6 +17,7 @@ import pytest
 
 from tests.agent_process import AGENTS, Agent, agents, agents_without_programs, until
 from tests.stand_in_gpus import CLOSED, NVIDIA, OPENED, UVM, nvidia
+from tests.unit.test_srun import run as run_script
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 Start = Callable[..., Agent]
@@ -289,6 +290,40 @@ def test_no_stream_leads_out_of_the_jobs_own_mounts(start: Start, stream: str) -
         ended = mounted.event("exit", job=job)
         assert (ended["code"], ended["signal"]) == ((0, 0) if path == "/dev/zero" else (0, 53))
         assert (path in ended["why"]) == (path != "/dev/zero")
+
+
+OUT = "cat " + "../" * 16 + "tmp/outside"
+OPEN_HERE = range(3, 24)  # descriptors that a supervisor may have
+
+
+@pytest.fixture
+def mounted(start: Start) -> Agent:
+    """An agent on a host whose /tmp holds the file `outside`."""
+    folder = start().state / "host"
+    folder.mkdir()
+    folder.chmod(0o777)
+    (folder / "outside").write_text("seen\n")
+    return start(mounts=f"mount --bind {folder} /tmp")
+
+
+def test_no_directory_leads_out_of_the_jobs_own_mounts(mounted: Agent) -> None:
+    """Such as one that root has open on the way to the job's program."""
+    mounted.launch(SH + OUT, job=1, chdir="/")
+    assert mounted.event("exit", job=1)["code"] == 0
+    assert mounted.log(1) == "seen\n"
+    for fd in OPEN_HERE:
+        mounted.launch(SH + OUT, job=fd, chdir=f"/proc/self/fd/{fd}", fence={"private_tmp": "tmpfs"})
+    for fd in OPEN_HERE:
+        assert mounted.event("exit", job=fd)["code"] == 1
+        assert "seen" not in mounted.log(fd)
+
+
+def test_no_directory_of_a_step_leads_out_of_the_jobs_own_mounts(mounted: Agent) -> None:
+    steps = "".join(f"srun -n1 --chdir=/proc/self/fd/{fd} {OUT}\n" for fd in OPEN_HERE)
+    code, lines = run_script(mounted, steps + "true", fence={"private_tmp": "tmpfs"})
+    assert code == 0
+    assert "seen" not in lines
+    assert sum("No such file or directory" in line and "/outside" in line for line in lines) == len(OPEN_HERE)
 
 
 def test_limits_of_a_login_and_of_rm_toml(start: Start) -> None:
