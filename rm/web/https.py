@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import ssl
+from asyncio import sslproto
 from contextlib import suppress
 
 from aiohttp import web
@@ -18,6 +19,9 @@ from rm.web.pages.listen import address_of
 
 LOOK_EVERY_S = 5.0
 BACKLOG = 1024
+# of a connection, from before its handshake on: by the 256 KiB of asyncio strangers, who may hold half of the
+# descriptors, fill the memory
+BUFFER_BYTES = 16 << 10
 log = logging.getLogger("rm.web")
 
 
@@ -103,6 +107,7 @@ class HttpsDoor:
                 f"https.listen: {self._config.listen} cannot be used: {error.strerror or error}.",
                 "Name an address of this machine and a free port.",
             ) from None
+        sslproto.SSLProtocol.max_size = BUFFER_BYTES  # of all TLS of asyncio's in this process
         await Door(runner, listener, guests, self._certificate.context).start()
         self._looking = asyncio.create_task(self._look())
         return int(listener.getsockname()[1])

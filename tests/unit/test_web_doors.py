@@ -7,6 +7,7 @@ import http.client
 import socket
 import ssl
 import threading
+import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -155,6 +156,31 @@ def test_a_silent_handshake_gives_its_room_back_after_the_time_for_a_head(tmp_pa
             await nobody_left(shares)
 
     asyncio.run(asyncio.wait_for(main(), 2 * PATIENCE_S))
+
+
+SILENT, KIB_EACH = 100, 64
+
+
+def test_of_silent_handshakes_each_takes_little_memory(tmp_path: Path) -> None:
+    """Strangers may have very many of them: half of the descriptors."""
+
+    async def main() -> int:
+        limits = LimitsConfig(connections=SILENT, header_s=10 * PATIENCE_S)
+        async with https(tmp_path, limits, 10_000) as (port, shares):
+            tracemalloc.start()
+            try:
+                with ExitStack() as stack:
+                    await asyncio.to_thread(lambda: [connected(stack, port) for _ in range(SILENT)])
+                    while shares.connections < SILENT:
+                        await asyncio.sleep(0.01)
+                    taken, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            await nobody_left(shares)
+            return taken
+
+    taken = asyncio.run(asyncio.wait_for(main(), 2 * PATIENCE_S))
+    assert 0 < taken < SILENT * KIB_EACH << 10
 
 
 # -- wrong tokens
