@@ -8,7 +8,6 @@ one with a template's marks is refused, since variables of this strength are tem
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -227,7 +226,7 @@ def _plain(value: Any, depth: int = 0) -> None:
     elif isinstance(value, bool) or value is None:
         return
     elif isinstance(value, (int, float)):
-        if not math.isfinite(value) or abs(value) >= 1 << 62:
+        if not -(1 << 62) < value < 1 << 62:  # nor is "not a number"; whole ones may be beyond any float
             raise Unfit("it is no number of a plausible size")
     elif isinstance(value, Mapping):
         for name, inner in value.items():
