@@ -30,6 +30,7 @@ POLL_S = 1.0  # how often the locks are looked at: a supervisor that was killed 
 REPORTS_S = 0.02  # the others' next waits depend on how soon the reference's iterations are known
 QUIET_REPORTS_S = 0.5  # for jobs that have not reported yet, or no longer do
 QUIET_AFTER_S = 10
+FILLS = "it filled the disk of %s with rm's own files: its script, or what $RM_REPORTS names"
 VANISHED = 10
 SWEEP_S = 0.02  # between two looks whether what was killed is gone
 
@@ -299,10 +300,17 @@ class Attempts:
             self.polled_at = now
             self._reap()
             for attempt in list(self.live):
+                self._guarded(attempt, self._look_at_room)
                 self._guarded(attempt, self._look_after)
 
     def _reap(self):
         self.supervisors = {pid for pid in self.supervisors if os.waitpid(pid, os.WNOHANG)[0] == 0}
+
+    def _look_at_room(self, attempt):
+        """A job that fills the spool, which all launches here need, ends."""
+        theirs = [attempt.folder.at("script"), *map(attempt.folder.reports, attempt.ranks)]
+        if sum(map(rm_reports.takes_room, theirs)):  # each of them is emptied
+            attempt.tell({"op": "stop", "why": FILLS % os.uname().nodename, "grace_us": 0})
 
     def _look_after(self, attempt):
         if attempt.alive():

@@ -25,7 +25,7 @@ from rm_lease import Lease, alive_us
 from rm_reports import size_of
 from rm_request import checked_launch, heard_of, name_of, not_too_late, number, user_of
 from rm_slice import Member, Slice, checked_slice
-from rm_spool import SpoolError, boot_id
+from rm_spool import NO_ROOM, SpoolError, boot_id
 from rm_task import spawn
 
 REPLY_BYTES = 2 << 20
@@ -302,7 +302,15 @@ class Operations(Attempts):
 
     def _forget(self, *names):
         """What has ended, or was never here: a launch of it that is still under way is refused."""
-        self.spool.mark_gone(*names)
+        try:
+            self.spool.mark_gone(*names)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            for name in names:  # the room that is missing may be theirs
+                if name in self.known:
+                    self.known[name].folder.empty()
+            self.spool.mark_gone(*names)
         self.ends.remember([self.known[name] for name in names if name in self.known])
         for name in names:
             attempt = self.known.get(name)

@@ -12,6 +12,7 @@ import re
 WINDOW_BYTES = 64 << 10  # of what came since the last look: the newest
 LINE_BYTES = 256  # no report is longer
 KEEP_BYTES = 4 << 20  # what a file may hold before it is emptied
+ROOM_BYTES = 64 << 20  # of the disk that a file of the user's in the spool may take
 _NUMBER = rb"-?[0-9]{1,16}"
 _REPORT = re.compile(rb"\[" + rb", ?".join([_NUMBER] * 5) + rb", ?(?:null|" + _NUMBER + rb")\]")
 _LARGEST = 1 << 53
@@ -65,6 +66,22 @@ def asks_requeue(path):
         return size_of(path) > 0 and read(path, 0)[2]
     except OSError:
         return False
+
+
+def takes_room(path):
+    """Does a file of the user's in the spool take more of the disk than any that serves its purpose? It is
+    emptied then. Blocks count, not its size: those that are reserved behind its end, too."""
+    try:
+        if os.stat(path, follow_symlinks=False).st_blocks * 512 <= ROOM_BYTES:
+            return False
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        os.ftruncate(fd, 0)
+    finally:
+        os.close(fd)
+    return True
 
 
 def size_of(path):

@@ -37,6 +37,8 @@ from rm_files import begin, read_json, write_bytes, write_in_room, write_json
 
 EXIT_BYTES = 2048  # reserved at launch, so that an exit can be recorded on a full disk
 EPOCH_BYTES = 64
+REPORTS = "reports.jsonl"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 GONE_S = 7 * 86400
 DISCARDED = re.compile(rb"([0-9]{1,16}\.[0-9]{1,16}) ([0-9]{10,16})")  # a full disk has torn all others
 
@@ -53,7 +55,7 @@ def sentence_of(error):
     """(code, sentence) of an OSError met while writing the spool."""
     host = os.uname().nodename
     what = "%s: %s" % (error.filename or "the spool", os.strerror(error.errno or 0))
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in NO_ROOM:
         return "no-space", "The disk of host %s is full (%s); free some space there." % (host, what)
     if error.errno in (errno.EMFILE, errno.ENFILE):
         said = "Host %s has no file descriptors left (%s); see which program holds them." % (host, what)
@@ -82,7 +84,7 @@ class Folder:
         return os.path.join(os.path.dirname(os.path.dirname(self.path)), "bin" if batch else "task-bin")
 
     def reports(self, rank):
-        return self.at(str(rank), "reports.jsonl")
+        return self.at(str(rank), REPORTS)
 
     def open_log(self, rank, flags):
         """The spool's own file for what a rank writes; never through a link."""
@@ -190,6 +192,15 @@ class Folder:
 
     def remove(self):
         _remove(self.path)
+
+    def empty(self):
+        """Of what its user could make long nothing is left: script, reports and logs."""
+        for home, _, names in os.walk(self.path):
+            logs = home == self.at("logs")
+            for name in names:
+                if logs or name in ("script", REPORTS):
+                    with contextlib.suppress(OSError):
+                        os.close(os.open(os.path.join(home, name), os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW))
 
 
 class Spool:

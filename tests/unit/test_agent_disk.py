@@ -55,6 +55,39 @@ def test_a_full_disk_refuses_a_launch_and_still_keeps_an_exit(start: Start) -> N
         subprocess.run(["umount", "-l", state], check=True)
 
 
+@root
+@pytest.mark.parametrize("fills", ['cat /dev/zero >>"$0"', 'cat /dev/zero >>"$RM_REPORTS"'])
+def test_an_ended_job_that_filled_the_spool_is_forgotten_all_the_same(start: Start, fills: str) -> None:
+    state = start().state
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=711", "none", state], check=True)
+    try:
+        agent = start()
+        agent.launch(SH + f"{fills}\nexit 3", env={"PATH": os.environ["PATH"]})
+        agent.event("exit", job=1, code=3)
+        agent.call("discard", job=1, attempt=1)
+        assert not list((state / "jobs").iterdir())
+        assert agent.launch(SH + "exit 4", job=2)["ok"]
+        agent.event("exit", job=2, code=4)
+        assert agent.launch(SH + "exit 4", job=1)["code"] == "discarded"
+    finally:
+        subprocess.run(["umount", "-l", state], check=True)
+
+
+@pytest.mark.parametrize(
+    "fills", ['head -c 80000000 /dev/zero >>"$0"', 'fallocate --keep-size --length 80000000 "$RM_REPORTS"']
+)
+def test_a_job_that_fills_the_spool_ends_and_leaves_the_others_their_room(agent: Agent, fills: str) -> None:
+    agent.launch(SH + "exec sleep 600", job=2)
+    agent.launch(SH + fills + "\nexec sleep 600", env={"PATH": os.environ["PATH"]})
+    ended = agent.event("exit", job=1)
+    assert "filled the disk" in ended["why"]
+    files = [path for path in (agent.state / "jobs/1.1").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_blocks * 512 for path in files) < 64 << 20
+    states = {task["job"]: task["state"] for task in agent.call("tasks")["tasks"]}
+    assert states == {1: "exited", 2: "running"}
+    agent.call("stop", job=2, attempt=1, grace_us=0, why="cancel")
+
+
 def whole_log(agent: Agent, job: int = 1) -> tuple[bytes, dict[str, Any]]:
     """All that `logs` gives of rank 0 when it is read from its beginning to its end, and the last answer."""
     data, offset = b"", 0

@@ -31,7 +31,8 @@ def verdict_of(e: ev.TaskExited, limit_us: int | None) -> tuple[JobState, Reason
     if e.why == "cancel":
         return S.CANCELLED, Reason(ReasonCode.CANCELLED, f"{at} was cancelled")
     if e.why not in WORDS:
-        return S.FAILED, Reason(ReasonCode.LAUNCH_FAILED, f"{at} could not run: {e.why}")
+        how = "could not run" if e.started_us is None else "was ended"
+        return S.FAILED, Reason(ReasonCode.LAUNCH_FAILED, f"{at} {how}: {e.why}")
     numbers = (("rank", e.rank), ("code", e.code), ("signal", e.signal))
     said = f" ({EXPLAINED[e.code]})" if e.code in EXPLAINED else ""
     how = f"was killed by signal {e.signal}" if e.signal else f"exited with code {e.code}{said}"
