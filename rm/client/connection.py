@@ -141,14 +141,13 @@ class Connection:
         `wherever` it is. A standby has done nothing of what it was asked, and closes its door for a moment
         when its turn has come."""
         since: float | None = None
-        stood_by = False
         while True:
             try:
                 return ask()
             except (StoreUnavailable, Unreachable) as error:
-                stood_by = stood_by or isinstance(error, Standby)
+                wherever = wherever or isinstance(error, Standby)
                 waits = not isinstance(error, Unreachable) or isinstance(error, Standby)
-                if not waits and not ((wherever or stood_by) and self._was_here()):
+                if not waits and not (wherever and self._was_here()):
                     raise
                 now = time.monotonic()
                 if since is None:

@@ -38,9 +38,9 @@ from rm.daemon.services.backlog import Backlog
 from rm.daemon.services.job_waiters import JobWaiters
 from rm.daemon.services.service import make_service
 from rm.errors import Conflict, IllegalTransition, ImpossibleRequest, NotFound
-from rm.web.answers import job_row_of
 from tests import builders
 from tests.fakes import PATIENCE_S, FakeHosts, ManualClock
+from tests.rows import read_rows
 from tests.unit.test_leader import FakeExecutor
 
 ENDED = ev.TaskExited(1, 1, "h1", 0, 0, 0, 5, 6)
@@ -436,7 +436,7 @@ def test_lists_name_the_one_of_several_partitions_that_a_job_runs_in(house: Hous
         states=frozenset(), user="", name="", limit=0, everything=everything
     )
     found, beside = asyncio.run(looked)
-    rows = [job_row_of(job, None, beside.partitions.get(job.id, "")) for job in found]
+    rows = read_rows((job, None, beside.partitions.get(job.id, "")) for job in found)
     assert [(row.id, row.state, row.partition) for row in rows] == [
         (1, "CONFIGURING", "b"),
         (2, "PENDING", "a,b"),

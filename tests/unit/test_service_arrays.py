@@ -22,9 +22,9 @@ from rm.core.model.reasons import ReasonCode
 from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.daemon.services.array_elements import PART, gone
 from rm.errors import Conflict, ImpossibleRequest, NotFound, UsageError
-from rm.web.answers import job_row_of
 from tests import builders
 from tests.fakes import PATIENCE_S
+from tests.rows import read_rows
 from tests.unit.test_service import House
 
 S = JobState
@@ -320,7 +320,8 @@ def test_an_array_is_found_by_its_elements_that_were_cancelled_before_they_start
                 by_rests=by_rests,
             )
         )  # fmt: skip
-        lines = [line for job in listed for line in job_row_of(job, reasons.of_job(job), "").lines()]
+        rows = read_rows((job, reasons.of_job(job), "") for job in listed)
+        lines = [line for row in rows for line in row.lines()]
         return [(str(line.array_rest), line.state, line.reason) for line in lines]
 
     assert found(by_rests=False) == []
