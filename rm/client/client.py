@@ -26,7 +26,7 @@ from rm.client.connection import PATIENCE_S, PAUSE_S, Connection
 from rm.client.followed_log import followed
 from rm.client.named_rows import NamedRows, rows_of
 from rm.client.topics import Topics
-from rm.errors import NotFound, TimedOut, Unreachable, UsageError
+from rm.errors import Conflict, NotFound, Refusal, TimedOut, Unreachable, UsageError
 
 if TYPE_CHECKING:
     from rm.api.job_steps import JobStep, UsedNow
@@ -304,7 +304,14 @@ class Client(Topics):
         """
         job, tasks = _named(job_id)
         to = None if signal is None else signal_to
-        return self._ask.delete(OneJob, "jobs", job, signal=signal, signal_to=to, array_tasks=tasks).job
+        try:
+            return self._ask.delete(OneJob, "jobs", job, signal=signal, signal_to=to, array_tasks=tasks).job
+        except Conflict as error:
+            if error.refusal is not Refusal.ENDED or not self.connection.asked_again or signal is not None:
+                raise
+            if (found := self.job(job_id)).state != "CANCELLED":
+                raise
+            return found  # by a try of which nobody heard
 
     def cancel_all(self, *, user: str = "", name: str = "", state: str = "") -> Cancelled:
         """Cancel all matching jobs that have not ended; the answer names those of others, which stay."""

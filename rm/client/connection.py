@@ -70,6 +70,7 @@ class Connection:
         self.on_wait: Callable[[str], None] = on_wait or (lambda why: None)
         self.patience_s = patience_s
         self._timeout_s = timeout_s
+        self.asked_again = False  # the newest request, that may be: an earlier try may have been carried out
         self.door = door_to(self.address)
         self._connection: http.client.HTTPConnection | None = None
         self._connected = False  # ever
@@ -142,6 +143,7 @@ class Connection:
         when its turn has come."""
         since: float | None = None
         while True:
+            self.asked_again = since is not None
             try:
                 return ask()
             except (StoreUnavailable, Unreachable) as error:

@@ -13,8 +13,8 @@ import pytest
 
 from rm.client import connection as client_module
 from rm.core.model.asked.array import Array
-from rm.core.model.job import JobSpec, JobState, Task
-from rm.errors import StoreUnavailable
+from rm.core.model.job import Job, JobSpec, JobState, Task
+from rm.errors import Conflict, StoreUnavailable
 from tests.command_line import Rmx
 from tests.fake_service import Daemon, FakeService, serving
 from tests.slurm_program import Slurm
@@ -224,3 +224,28 @@ def test_a_submission_waits_with_the_daemon_for_its_database_and_asks_for_one_jo
         shown = rmx("status").out
         assert "waiting   The daemon has waited 3 s" in shown
         assert "jobs      not known while the daemon waits" in shown
+
+
+class Unheard(FakeService):
+    """It cancels, and its answer is that it waits for its database."""
+
+    async def cancel(self, job_id: int, *more: Any) -> Job:
+        was = (await self.job(job_id)).state
+        job = await super().cancel(job_id, *more)
+        if was is JobState.PENDING:
+            raise StoreUnavailable("The daemon has waited 7 s for its database.", "It goes on by itself.")
+        return job
+
+
+def test_a_cancellation_of_which_nobody_heard_is_none_of_an_ended_job(
+    rmx: Rmx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "PAUSE_S", 0.001)
+    with serving(tmp_path / "rm.sock", kind=Unheard) as daemon:
+        monkeypatch.setenv("RM_DAEMON__SOCKET", daemon.socket)
+        rmx("submit", "--wrap", "true")
+        first, again = rmx("cancel", "1"), rmx("cancel", "1")
+        assert (first.code, first.out) == (0, "Job 1 is CANCELLED\n")
+        assert first.err.count("has waited 7 s") == 1
+        assert again.code == Conflict.exit_code
+        assert "has already ended" in again.err
