@@ -61,7 +61,8 @@ def restore(session: Session, /, file: str, release: bool, as_json: bool) -> Non
         emit_json({**told, "waiting": done.waiting, "open": done.open, "held": not release})
         return
     kept = f" What was there before is kept in {done.before}." if done.before else ""
-    click.echo(f"The database is restored from {file}, with {done.jobs} jobs.{kept} Start the daemon now.")
+    jobs = "1 job" if done.jobs == 1 else f"{done.jobs} jobs"
+    click.echo(f"The database is restored from {file}, with {jobs}.{kept} Start the daemon now.")
     for line in _unsure(done.waiting, done.open, release):
         click.echo(line)
 
