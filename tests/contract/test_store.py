@@ -34,11 +34,12 @@ from tests.examples import examples
 
 def test_every_field_of_every_value_comes_back(database: Any, store: Any) -> None:
     job = replace(builders.filled(Job), id=1, state=JobState.RUNNING, array_job=0, array_task=None)
-    # sets of elements must be sets, and no two may share an element
+    # sets of elements must be sets, no two may share an element, and all together are what was asked for
     sets = {name: str(n) for n, name in enumerate(SETS)}
     waits = replace(job.dependencies[0], tasks="1", undecided="2", met="3", lost="4")
     array = replace(job.array, **sets, held=sets["waiting"], admin_held=sets["waiting"])
-    job = replace(job, array=array, dependencies=(waits,))
+    spec = replace(job.spec, array=f"0-{len(SETS) - 1}")
+    job = replace(job, array=array, dependencies=(waits,), spec=spec)
     host, zone, stats = builders.filled(Host), builders.filled(Zone), builders.filled(LinkStats)
     assert job.spec.traffic.phases[0].rate_bps > 0
     measured = Measured("a", "b", stats)
@@ -54,7 +55,7 @@ def test_every_field_of_every_value_comes_back(database: Any, store: Any) -> Non
 
 def array_with(*tasks: int, ended_us: int | None = None, **changes: Any) -> tuple[Job, ...]:
     """The record of an array, and of some elements that have jobs of their own: 11, 12, ..."""
-    whole = replace(builders.job(10, array="0-9"), array=Array(waiting="3-9"))
+    whole = replace(builders.job(10, array="0-9"), array=Array(waiting="3-9", running="0-2"))
     if ended_us is not None:
         whole = replace(whole, state=JobState.COMPLETED, ended_us=ended_us)
     one = replace(whole, array=None, array_job=10, **changes)

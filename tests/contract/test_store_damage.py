@@ -115,6 +115,8 @@ def test_a_damaged_row_of_the_cluster_is_named(url: str, do: Callable[[SqlStore]
         "'$.array.running', '9-1'",
         "'$.array.completed', '3'",  # which waits as well
         "'$.array.held', '7'",
+        "'$.array.waiting', '', '$.array.held', ''",  # it has no elements any more
+        "'$.array.waiting', '0-5'",
         "'$.array_task', -1, '$.array_job', 5",
         "'$.array_task', 1099511627776, '$.array_job', 5",
         "'$.attempt', -1",
@@ -126,7 +128,7 @@ def test_a_damaged_array_or_dependency_is_one_damaged_job(tmp_path: Path, damage
     url = f"sqlite:///{tmp_path / 'rm.sqlite3'}"
     store = open_store(url)
     store.acquire_lease("a", 0, 1)
-    array = replace(builders.job(6), array=Array(waiting="0-4", held="1"))
+    array = replace(builders.job(6, array="0-4"), array=Array(waiting="0-4", held="1"))
     store.commit(Batch(jobs=(array, builders.job(7))), 0)
     run_sql(url, f"UPDATE jobs SET body = json_set(body, {damage}) WHERE id = 6;")
     loaded = store.load()

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rm.arrays import INDEX_MAX, mask
+from rm.arrays import INDEX_MAX, mask, parse
 from rm.core.model.asked.array import SETS, Array
 from rm.core.model.choice import Choice
 from rm.core.model.element import sharing
@@ -36,6 +36,7 @@ from rm.typed import convert, decoder_of
 Value = TypeVar("Value")
 Row = dict[str, Any]
 
+SHOWN = 80  # characters of a list of indices in a sentence
 NUMBER_MAX = (1 << 63) - 1  # of a column
 SPECS_REMEMBERED = 256
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -309,23 +310,33 @@ def _sound_job(id: int, found: Job) -> Job:
             if listed:
                 _indices(f"Job {id}", listed)
     if found.array is not None:
-        _sound_array(f"Job {id}", found.array)
+        _sound_array(f"Job {id}", found.array, found.spec.array)
     return found
 
 
-def _sound_array(what: str, array: Array) -> None:
-    """Each element is in one set, as every use of them takes for granted."""
+def _sound_array(what: str, array: Array, asked: str) -> None:
+    """Each element that was asked for is in one set, as every use of them takes for granted: one that is in
+    none would never run, and its array never end."""
     every = 0
     for name in SETS:
         some = _indices(what, getattr(array, name))
         if some & every:
             raise damaged(what, f"elements of its array that are {name} are something else as well")
         every |= some
+    if asked and every != _asked(what, asked):
+        raise damaged(what, f"its array has other elements than {asked[:SHOWN]}")
     held = _indices(what, array.held)
     if held & ~_indices(what, array.waiting):
         raise damaged(what, "elements of its array are held that do not wait")
     if _indices(what, array.admin_held) & ~held & ~_indices(what, array.dropped):
         raise damaged(what, "an administrator holds elements of its array that are not held")
+
+
+def _asked(what: str, array: str) -> int:
+    try:
+        return parse(array).mask
+    except UsageError as error:
+        raise damaged(what, f"its array cannot be read: {error.what}") from error
 
 
 def _indices(what: str, listed: str) -> int:
