@@ -48,9 +48,10 @@ def element(house: House, array: int, task: int) -> Job:
 
 def end(house: House, array: int, task: int, code: int = 0) -> None:
     job = element(house, array, task)
+    host = job.tasks[0].host
     house.do(
-        ev.TasksStarted(job.id, job.attempt, "h1", 5, (0,)),
-        ev.TaskExited(job.id, job.attempt, "h1", 0, code, 0, 5, 6),
+        ev.TasksStarted(job.id, job.attempt, host, 5, (0,)),
+        ev.TaskExited(job.id, job.attempt, host, 0, code, 0, 5, 6),
     )
 
 
@@ -280,6 +281,32 @@ def test_the_elements_of_all_arrays_of_a_user_are_cancelled_in_parts(
     assert max(turns) <= PART
     assert not [job.ref for job in done if job.array is not None and job.array.waiting]
     assert [job.array.dropped for job in done if job.id == last.id and job.array] == [last.array.waiting]
+
+
+def test_an_array_whose_last_free_elements_have_started_says_why_the_others_wait(house: House) -> None:
+    house.do(ev.HostAdded(builders.host("h2", cpus=8)), ev.HostUp("h2", "boot", "1"))
+    house.do(ev.JobSubmitted(1, builders.spec(array="0-2", hold=True)))
+    house.do(
+        ev.JobSubmitted(2, builders.spec(array="0-2", dependency="aftercorr:1", kill_on_invalid_dep=False))
+    )
+    house.do(ev.JobSubmitted(3, builders.spec(array="0-2", hold=True)))
+    house.do(ev.ReleaseRequested(1, "alice"))
+    end(house, 1, 0)
+    end(house, 2, 0)
+    house.do(ev.ReleaseRequested(3, "alice", "0"))
+    end(house, 3, 0)
+
+    def why(array: int) -> tuple[str, ReasonCode | None]:
+        job = asyncio.run(house.service.reading.job(array))
+        assert job.array is not None
+        return job.array.waiting, job.reason.code if job.reason else None
+
+    assert why(2) == ("1-2", ReasonCode.DEPENDENCY)
+    assert why(3) == ("1-2", ReasonCode.HELD_USER)
+    end(house, 1, 1, code=1)
+    end(house, 1, 2)
+    end(house, 2, 2)
+    assert why(2) == ("1", ReasonCode.DEPENDENCY_NEVER)
 
 
 def test_who_cancels_what_waits_does_not_end_elements_that_run(house: House) -> None:

@@ -98,7 +98,13 @@ def begin(ctx: Changing, array_id: int, task: int, job_id: int) -> Job:
         raise IllegalTransition(f"Job {array_id}_{task} does not wait to be placed.")
     ctx.state.next_job = max(ctx.state.next_job, job_id + 1)
     waited = ctx.state.waits.of(array, ctx.now_us)
-    return ctx.put(replace(element_of(array, task, job_id), waited=waited))
+    job = ctx.put(replace(element_of(array, task, job_id), waited=waited))
+    left = ctx.state.jobs[array_id]
+    if not left.ready and array_id in ctx.state.pending:
+        ctx.state.enqueue(
+            array_id
+        )  # the others wait for something else than room: the next pass says for what
+    return job
 
 
 def follow(ctx: Changing, old: Job | None, job: Job) -> None:
