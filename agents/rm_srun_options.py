@@ -132,6 +132,8 @@ def parsed(words, environ, tell):
             "--%s is not supported in a step of rm, which would do something else without it." % refused[0]
         )
     _count(values, "wait")
+    if values.get("kill-on-bad-exit", "").lower() not in ("", "0", "1", "yes", "no"):
+        raise Wrong("--kill-on-bad-exit is '%s': write 0 or 1." % values["kill-on-bad-exit"])
     own = environ.get("SLURM_CLUSTER_NAME", "")
     for name in filter(None, values.get("clusters", "").split(",")):
         if name.lower() not in (own.lower(), "all"):

@@ -207,6 +207,12 @@ def test_a_bad_exit_ends_the_step_if_asked() -> None:
         assert lines[-1] == "143"
 
 
+def test_whether_a_bad_exit_ends_the_step_is_said_plainly() -> None:
+    with agents() as start:
+        code, lines = run(start(), "srun -n1 --kill-on-bad-exit=0 true && srun --kill-on-bad-exit=maybe true")
+    assert (code, lines) == (1, ["srun: error: --kill-on-bad-exit is 'maybe': write 0 or 1."])
+
+
 def test_what_tasks_leave_behind_keeps_no_step() -> None:
     lines = """export D=$(mktemp -d)
 srun -n1 sh -c 'sleep 1000 & echo $! > $D/0; head -c 60000 /dev/zero; exit 3' | wc -c
