@@ -24,6 +24,7 @@ import rm_sockets
 from rm_become import PR_SET_PDEATHSIG, enter_directory, leave_files, prctl, task_environment, umask_of
 from rm_cgroup import send
 from rm_session_kept import Kept
+from rm_step_frames import LEFT_S
 from rm_step_used import StepMeter
 
 HEAD = struct.Struct("!cQI")  # kind, offset or number, length of what follows
@@ -78,6 +79,7 @@ class Session:
         self.input, self.input_ends, self.heard, self.fed = bytearray(), False, 0, 0
         self.stdin, self.streams = -1, {}  # descriptor -> OUTPUT or ERRORS
         self.pid, self.status, self.usage = 0, None, None
+        self.owed, self.left_until = {}, None  # of what stood in the streams at the end of the program
         self.over_at = None  # nobody came for the end until then
         self.told = False  # the end was taken
         self.away_at = self.kill_at = None
@@ -139,7 +141,7 @@ class Session:
         self._flush()
 
     def _patience_ms(self):
-        due = [at for at in (self.over_at, self.away_at, self.kill_at) if at is not None]
+        due = [at for at in (self.over_at, self.away_at, self.kill_at, self.left_until) if at is not None]
         return max(0, min(due) - time.monotonic()) * 1000 + 1 if due else None
 
     def _reads(self):
@@ -157,6 +159,11 @@ class Session:
         if self.away_at is not None and now >= self.away_at:
             self.away_at = None
             self._hang_up()
+        if self.left_until is not None and now >= self.left_until:
+            self.left_until = None
+        if self.status is not None and self.left_until is None:
+            for fd in [fd for fd in self.streams if self.owed.get(fd, 0) <= 0]:
+                self._forget(fd)  # what the program left in the background does not keep the session
         if self.kill_at is not None and now >= self.kill_at:
             self.kill_at = None
             self._send(signal.SIGKILL)
@@ -324,6 +331,7 @@ class Session:
         if not data:
             self._forget(fd)
             return
+        self.owed[fd] = self.owed.get(fd, 0) - len(data)
         kind, offset = self.streams[fd], self.kept.written
         self.kept.add(kind, data)
         if self.peer is not None and self.met:
@@ -346,6 +354,8 @@ class Session:
                     self.status, self.usage = status, usage
                     if self.terminal:
                         self._hear_the_last()
+                    self.owed = {fd: rm_sockets.waiting_bytes(fd) for fd in self.streams}
+                    self.left_until = time.monotonic() + LEFT_S
 
     def used(self):
         """What the program used, as one task of a step."""

@@ -18,6 +18,7 @@ PMI = b"P"  # both: of a rank's talk with rm_pmi.py
 FRAME_BYTES = 64 << 10
 REQUEST_BYTES = 8 << 20
 INPUT_BYTES = 64 << 10  # that srun may send before the tasks have taken what it sent before
+LEFT_S = 1.0  # that what a program leaves in the background has to say its last words
 
 
 def frame(kind, rank, data=b""):

@@ -37,6 +37,7 @@ from rm_step_frames import (
     FRAME_BYTES,
     INPUT,
     INPUT_BYTES,
+    LEFT_S,
     OUTPUT,
     PMI,
     REQUEST,
@@ -55,7 +56,6 @@ AHEAD_BYTES = 256 << 10  # of output that srun has not taken: until then tasks a
 TASKS_MAX = 4096  # of a step on one host
 MEMORY_BYTES = 64 << 20  # …, and more for each task
 MEMORY_OF_TASK_BYTES = 512 << 10
-LEFT_S = 1.0  # that what a task leaves behind has to say its last words
 
 
 class Task:

@@ -119,6 +119,14 @@ def test_all_tasks_run_and_the_largest_code_comes_back(cluster: Cluster) -> None
     assert done.returncode == 1
 
 
+def test_what_a_command_leaves_in_the_background_keeps_nobody(cluster: Cluster) -> None:
+    for words in (("run", "-N1"), ("run", "-n2"), ("shell", cluster.submit("--wrap", "sleep 1000"))):
+        if words[0] == "shell":
+            cluster.all_started(int(words[1]))
+        done = run(cluster, *words, "sh", "-c", "sleep 1000 & head -c 60000 /dev/zero; exit 3")
+        assert (done.returncode, {*done.stdout}, len(done.stdout) % 60000) == (3, {0}, 0), done.stderr
+
+
 def test_what_waits_and_is_refused_is_said(cluster: Cluster) -> None:
     blocker = cluster.submit("-N2", "--gpus-per-node=1", "--wrap", "sleep 600")
     cluster.all_started(blocker)
