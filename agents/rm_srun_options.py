@@ -84,13 +84,23 @@ NAME = re.compile(r"[A-Za-z_]\w*(?:=|,|\Z)", re.ASCII)  # of a variable, in --ex
 
 
 class Wrong(Exception):
-    """What the user wrote cannot be done; the message is a sentence. `immediate`: not at once."""
+    """What the user wrote cannot be done; the message is a sentence. `immediate`: not at once. `code` is
+    Slurm's of such a mistake, where the user may choose none."""
 
     immediate = False
+    code = 0
+
+
+class Unread(Wrong):
+    """An option that there is not, or that lacks its value."""
+
+    code = 255
 
 
 def code_of(wrong, environ):
     """What srun ends with: as in Slurm, a variable with the value 0 has no effect."""
+    if wrong.code:
+        return wrong.code
     code = environ.get("SLURM_EXIT_IMMEDIATE" if wrong.immediate else "SLURM_EXIT_ERROR", "")
     return int(code) & 255 or 1 if code.isdecimal() and len(code) <= DIGITS else 1
 
@@ -110,7 +120,7 @@ def parsed(words, environ, tell):
     try:
         found, command = getopt.getopt(words, letters, longs)
     except getopt.GetoptError as error:
-        raise Wrong("%s; this srun is rm's, and docs/slurm.md lists its options." % error) from None
+        raise Unread("%s; this srun is rm's, and docs/slurm.md lists its options." % error) from None
     if ":" in command:
         raise Wrong("A ':' joins the parts of a heterogeneous step, which rm has not. Write the programs of "
                     "the tasks into a file for --multi-prog, or start steps side by side.")  # fmt: skip

@@ -278,6 +278,13 @@ def test_parts_of_a_heterogeneous_step_are_no_words_of_its_command() -> None:
     assert options.parsed(["-n1", "echo", "a:b"], {}, lambda _: None)[1] == ["echo", "a:b"]
 
 
+@pytest.mark.parametrize("words", [("--no-such", "true"), ("-Y", "true"), ("-n",)])
+def test_an_option_that_cannot_be_read_ends_srun_as_in_slurm(words: tuple[str, ...]) -> None:
+    with pytest.raises(options.Wrong) as wrong:
+        options.parsed(list(words), {}, str)
+    assert options.code_of(wrong.value, {"SLURM_EXIT_ERROR": "5"}) == 255
+
+
 @pytest.mark.parametrize(("chosen", "code"), [("77", 77), ("0", 1), ("256", 1), ("²", 1), ("9" * 5000, 1)])
 def test_the_code_of_a_failure_can_be_chosen_but_not_success(chosen: str, code: int) -> None:
     wrong = options.Wrong("it cannot be done")
