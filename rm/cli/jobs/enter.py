@@ -43,6 +43,7 @@ def shell(session: Session, /, host: str, job: str, command: tuple[str, ...]) ->
     It is in the job's control group and has its user, its environment and what it sees of the host. In a
     JOB.STEP these are the step's, on the step's first host unless another is named.
     """
+    command = command[1:] if command[:1] == ("--",) else command  # as it ends the options of other programs
     name, _, step = job.partition(".")
     in_step = number_of(step)
     number = one_number(session, job if in_step is None else name)
