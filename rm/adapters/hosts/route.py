@@ -13,7 +13,6 @@ import re
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from rm.core.model.host import Host
 from rm.errors import ConfigError
 from rm.playbook.model.connection import SSH_ARGS
 from rm.playbook.model.ssh_arguments import is_jump, outside_program, words_of
+from rm.quick_dataclass import dataclass
 
 ASK_S = 20.0  # for the program ssh, which may run others
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from rm.quick_dataclass import dataclass
 
 LOGIN_LINES = 200  # that a login script may print before what rm starts says something
 

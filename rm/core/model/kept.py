@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rm.core.model.asked.demand import Demand
+if TYPE_CHECKING:  # those who know hosts need not load what jobs ask for
+    from rm.core.model.asked.demand import Demand
 
 
 class WithDemand:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import csv
 import io
 import re
@@ -28,6 +27,8 @@ _CSV: dict[str, Any] = {
 def ini(call: Sought) -> list[Any]:
     """The values of keys in a file's section; with `re` of all keys that a pattern matches. A value that is
     None is left out."""
+    import configparser  # few playbooks ask for such a file
+
     found: list[Any] = []
     for term in map(str, call.terms):
         key, options = _asked(term, _INI, call.options)
