@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 import pytest
@@ -121,9 +121,16 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
     return folder
 
 
-def pytest_collection_finish() -> None:
-    """What is there now stays to the end: no collection of garbage goes over it again."""
-    gc.freeze()
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is there when all tests are found stays to the end: no search for garbage goes over it, neither
+    while it is made nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
