@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -121,29 +123,29 @@ def test_a_killed_writer_loses_nothing_acknowledged(make_durable: Callable[[], A
     database = make_durable()
     writer = Path(__file__).with_name("store_writer.py")
     acknowledged = 0
-    for life, commits in enumerate((1, 7, 20, 3, 12), start=1):
-        process = subprocess.Popen(
-            [sys.executable, str(writer), database.url],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout
-        for _ in range(commits):
-            acknowledged = int(process.stdout.readline() or "-1")
-        process.kill()  # while it is inside a later commit
-        rest, problems = process.communicate()
-        acknowledged = max([acknowledged, *(int(line) for line in rest.split("\n")[:-1])])
-        assert problems == ""
+    argv, pipe = [sys.executable, str(writer), database.url], subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as writers:
+        assert writers.stdin
+        assert writers.stdout
+        for life, commits in enumerate((1, 7, 20, 3, 12), start=1):
+            print(file=writers.stdin, flush=True)  # the next one may begin
+            process = int(writers.stdout.readline())
+            for _ in range(commits):
+                acknowledged = int(writers.stdout.readline())
+            os.kill(process, signal.SIGKILL)  # while it is inside a later commit
+            while (line := writers.stdout.readline()) != f"ended by {signal.SIGKILL:d}\n":
+                acknowledged = int(line)
 
-        store = database.open()
-        assert store.acquire_lease("writer", life, 1) == 2 * life
-        loaded = store.load()
-        assert loaded.version >= acknowledged
-        # the writer gives each commit three jobs, one action and one entry
-        assert [j.id for j in loaded.jobs] == list(range(1, 3 * loaded.version + 1))
-        assert [a.id for a in loaded.actions] == list(range(1, loaded.version + 1))
-        journal = store.journal(limit=10**6)
-        assert [e.body["version"] for _, e in journal] == list(range(1, loaded.version + 1))
-        assert (loaded.next_job_id, loaded.next_action_id) == (3 * loaded.version + 1, loaded.version + 1)
-        store.close()
+            store = database.open()
+            assert store.acquire_lease("writer", life, 1) == 2 * life
+            loaded = store.load()
+            assert loaded.version >= acknowledged
+            # the writer gives each commit three jobs, one action and one entry
+            assert [j.id for j in loaded.jobs] == list(range(1, 3 * loaded.version + 1))
+            assert [a.id for a in loaded.actions] == list(range(1, loaded.version + 1))
+            journal = store.journal(limit=10**6)
+            assert [e.body["version"] for _, e in journal] == list(range(1, loaded.version + 1))
+            following = 3 * loaded.version + 1, loaded.version + 1
+            assert (loaded.next_job_id, loaded.next_action_id) == following
+            store.close()
+        assert writers.communicate() == ("", "")
