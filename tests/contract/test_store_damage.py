@@ -1,6 +1,7 @@
 """A damaged row of the network's history is left out, one of the cluster itself is named. In SQLite, which
 keeps anything in any column; PostgreSQL takes neither text in a number nor bytes that are no text."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rm.adapters.store import opening
 from rm.adapters.store.sql import SqlStore
 from rm.core.model.asked.array import Array
 from rm.core.monitoring.cells import Cell, Change, Status
@@ -24,11 +26,11 @@ DAYS = 3
 BYTES, WORDS = "CAST(x'fffe' AS TEXT)", "'yesterday'"
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A history of three days, an hour's try each, summarised; two meshes, cells and changes."""
-    url = f"sqlite:///{tmp_path / 'rm.sqlite3'}"
-    store = open_store(url)
+    file = tmp_path_factory.mktemp("sound") / "rm.sqlite3"
+    store = opening.open_store(f"sqlite:///{file}")
     history = store.history
     tries = [Sample("a", "b", hour * HOUR_US, "good", {"delay_us": 1.0}) for hour in range(24 * DAYS)]
     history.record(tries)
@@ -38,7 +40,12 @@ def url(tmp_path: Path) -> str:
         history.put_cells([Cell(mesh, "loss", "a", "b")], [change])
         history.put_mesh_state(MeshState(mesh))
     store.close()
-    return url
+    return file
+
+
+@pytest.fixture
+def url(sound: Path, tmp_path: Path) -> str:
+    return f"sqlite:///{shutil.copy(sound, tmp_path / 'rm.sqlite3')}"
 
 
 READS: dict[str, tuple[str, str, Callable[[Any], list[Any]]]] = {
