@@ -221,14 +221,14 @@ def collect_seldom() -> None:
     gc.freeze()
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.schedules", description=__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--count", type=int)
     what.add_argument("--seed", type=int)
     what.add_argument("--events", type=json.loads)
     parser.add_argument("--jobs", type=int)
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     if given.events is not None:
         found = of_events([(step, what, outcome) for step, what, outcome in given.events])
     else:
