@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
 from collections.abc import Iterable, Iterator
 from http.cookiejar import DefaultCookiePolicy
 from itertools import count
@@ -23,6 +21,7 @@ from rm import __version__
 from rm.api.openapi import document
 from rm.client.connection import Connection
 from rm.errors import Unreachable
+from tests import preloaded
 from tests.cluster import RMX, until
 from tests.examples import SHARE
 
@@ -94,38 +93,32 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[requests.Sessi
     (folder / "hosts.ini").write_text(HOSTS)
     (folder / "playbooks").mkdir()
     (folder / "playbooks" / "0.yml").write_text(PLAYBOOK)
-    with (folder / "log").open("wb") as log:
-        daemon = subprocess.Popen(
-            [RMX, "--config", folder / "rm.toml", "daemon"], stdout=log, stderr=log,
-            env={**os.environ, "RM_CONFIG": ""},
-        )  # fmt: skip
-        try:
-            client = Connection(f"{folder}/rm.sock")
+    daemon = preloaded.daemon(RMX, folder / "rm.toml", folder / "log")
+    try:
+        client = Connection(f"{folder}/rm.sock")
 
-            def answers() -> Any:
-                assert daemon.poll() is None, (folder / "log").read_text()[-2000:]
-                try:
-                    return client.get("status")
-                except Unreachable:  # it binds its socket before it listens
-                    return None
+        def answers() -> Any:
+            assert daemon.poll() is None, (folder / "log").read_text()[-2000:]
+            try:
+                return client.get("status")
+            except Unreachable:  # it binds its socket before it listens
+                return None
 
-            until(answers, "the daemon answers")
-            for _ in range(3):
-                client.post("jobs", body={"spec": SPEC})
-            client.post("playbooks", "0", "start", body={"answers": {"a": "x"}})
-            client.post(
-                "playbook-schedules", body={"playbook": "0", "cron": "0 0 1 1 *", "answers": {"a": 1}}
-            )
-            with requests.Session() as session:
-                session.trust_env = False  # no search for proxies at each request: an eighth of them
-                session.mount("http://", UnixAdapter(f"{folder}/rm.sock"))
-                # what it closes after an error is never mistaken for a connection that can be used again
-                session.headers = CaseInsensitiveDict({"Connection": "close"})
-                session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # no case sees another's
-                yield session
-        finally:
-            daemon.terminate()
-            daemon.wait(60)
+        until(answers, "the daemon answers")
+        for _ in range(3):
+            client.post("jobs", body={"spec": SPEC})
+        client.post("playbooks", "0", "start", body={"answers": {"a": "x"}})
+        client.post("playbook-schedules", body={"playbook": "0", "cron": "0 0 1 1 *", "answers": {"a": 1}})
+        with requests.Session() as session:
+            session.trust_env = False  # no search for proxies at each request: an eighth of them
+            session.mount("http://", UnixAdapter(f"{folder}/rm.sock"))
+            # what it closes after an error is never mistaken for a connection that can be used again
+            session.headers = CaseInsensitiveDict({"Connection": "close"})
+            session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # no case sees another's
+            yield session
+    finally:
+        daemon.terminate()
+        daemon.wait(60)
     assert "Traceback" not in (folder / "log").read_text()
 
 
