@@ -18,6 +18,7 @@ from tests.command_line import Rmx, caller
 from tests.fake_service import Daemon, serving
 from tests.slurm_program import Slurm
 from tests.slurm_program import caller as slurm_caller
+from tests.submitting import submitted
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -62,13 +63,13 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
 
 
 @pytest.fixture
-def jobs_of_slurm(daemon: Daemon, rmx: Rmx) -> None:
+def jobs_of_slurm(daemon: Daemon) -> None:
     """1 runs on h1; 2 waits; 3 is an array in a partition, of which 3_1 runs as 4; 5 has failed."""
-    rmx("submit", "--job-name=averylongname", "-n2", "--time=90", "--wrap=true")
-    rmx("submit", "--job-name=narrow", "-N3", "--mem=100", "--priority=7", "--wrap=true")
-    rmx("submit", "--job-name=many", "--partition=fast", "--array=0-5%2", "--wrap=true")
-    rmx("submit", "--job-name=many", "--partition=fast", "--wrap=true")
-    rmx("submit", "--job-name=bad", "--wrap=true")
+    submitted(daemon, "--job-name=averylongname", "-n2", "--time=90")
+    submitted(daemon, "--job-name=narrow", "-N3", "--mem=100", "--priority=7")
+    submitted(daemon, "--job-name=many", "--partition=fast", "--array=0-5%2")
+    submitted(daemon, "--job-name=many", "--partition=fast")
+    submitted(daemon, "--job-name=bad")
     service = daemon.service
     service.run(1)
     service.put(3, array=Array(waiting="0,2-5", running="1", limit=2))

@@ -21,14 +21,15 @@ from rm.core.model.job import JobState
 from rm.core.model.reasons import Reason, ReasonCode
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
+from tests.submitting import submitted
 
 
 @pytest.fixture(autouse=True)
-def jobs(daemon: Daemon, rmx: Rmx) -> None:
+def jobs(daemon: Daemon) -> None:
     """1 runs on h1 with 2 GPUs; 2 and 3 wait, 3 in a partition."""
-    rmx("submit", "--job-name=wide", "--gpus-per-task=1", "-n", "2", "--time=90", "--wrap=true")
-    rmx("submit", "--job-name=narrow", "--wrap=true")
-    rmx("submit", "--job-name=last", "--partition=fast", "--gpus-per-node=3", "--wrap=true")
+    submitted(daemon, "--job-name=wide", "--gpus-per-task=1", "-n", "2", "--time=90")
+    submitted(daemon, "--job-name=narrow")
+    submitted(daemon, "--job-name=last", "--partition=fast", "--gpus-per-node=3")
     daemon.service.run(1)
 
 

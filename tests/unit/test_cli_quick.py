@@ -24,6 +24,7 @@ from rm.client.address import find_daemon
 from rm.errors import ImpossibleRequest
 from tests.command_line import HEAVY, Rmx
 from tests.fake_service import Daemon
+from tests.submitting import submitted
 
 Attempt = Callable[..., "Done"]
 
@@ -153,11 +154,11 @@ QUEUES = (
 
 
 @pytest.fixture
-def jobs(daemon: Daemon, rmx: Rmx) -> None:
+def jobs(daemon: Daemon) -> None:
     """1 runs on h1; 2 and 3 wait, 3 in a partition."""
-    rmx("submit", "--job-name=wide", "--gpus-per-task=1", "-n", "2", "--time=90", "--wrap=true")
-    rmx("submit", "--job-name=narrow\x1b", "--mem=16G", "--wrap=true")
-    rmx("submit", "--job-name=last", "--partition=fast", "--gpus-per-node=3", "--wrap=true")
+    submitted(daemon, "--job-name=wide", "--gpus-per-task=1", "-n", "2", "--time=90")
+    submitted(daemon, "--job-name=narrow\x1b", "--mem=16G")
+    submitted(daemon, "--job-name=last", "--partition=fast", "--gpus-per-node=3")
     daemon.service.run(1)
 
 

@@ -18,6 +18,7 @@ from rm.errors import Conflict, StoreUnavailable
 from tests.command_line import Rmx
 from tests.fake_service import Daemon, FakeService, serving
 from tests.slurm_program import Slurm
+from tests.submitting import submitted
 
 
 def test_submit_prints_what_slurm_prints(daemon: Daemon, rmx: Rmx, tmp_path: Path) -> None:
@@ -33,6 +34,15 @@ def test_submit_prints_what_slurm_prints(daemon: Daemon, rmx: Rmx, tmp_path: Pat
     assert rmx("submit", "--parsable", "--file=train.sh").out == "2\n"
     assert rmx("submit", "--json", "--wrap", "sleep 1").json == {"version": 1, "job": 3}
     assert daemon.service.table[3].spec.script.endswith("\nsleep 1\n")
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("-n4", "--gpus=1"), ("--job-name", "a b", "-H", "--mem=1G", "--array=0-5%2", "-w", "h1")]
+)
+def test_jobs_of_other_tests_are_as_it_submits_them(daemon: Daemon, rmx: Rmx, words: tuple[str, ...]) -> None:
+    assert rmx("submit", *words, "--wrap=true").code == 0
+    number = submitted(daemon, *words)
+    assert daemon.service.table[number].spec == daemon.service.table[1].spec
 
 
 def test_a_task_requeues_its_own_job_without_the_daemon(

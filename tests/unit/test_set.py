@@ -7,13 +7,14 @@ import pytest
 from rm.submission.updates import NAMES
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
+from tests.submitting import submitted
 
 HOUR_US = 3_600_000_000
 
 
 @pytest.fixture(autouse=True)
-def world(daemon: Daemon, rmx: Rmx) -> None:
-    rmx("submit", "--job-name=one", "--time=90", "-w", "h1", "--mem=1G", "--begin=now+1hour", "--wrap=true")
+def world(daemon: Daemon) -> None:
+    submitted(daemon, "--job-name=one", "--time=90", "-w", "h1", "--mem=1G", "--begin=now+1hour")
 
 
 def test_every_option_that_may_change_is_read_as_at_the_submission(rmx: Rmx, daemon: Daemon) -> None:

@@ -22,16 +22,17 @@ from rm.submission.begin import past_moment
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
 from tests.slurm_program import Slurm
+from tests.submitting import submitted
 
 
 @pytest.fixture(autouse=True)
-def jobs(daemon: Daemon, rmx: Rmx) -> None:
+def jobs(daemon: Daemon) -> None:
     """1 has failed, 2 runs, 3 is an array of which 3_1 has ended as 4, 5 waits: all in January 1970."""
-    rmx("submit", "--job-name=averylongname", "--mem=1G", "--time=90", "--wrap=true")
-    rmx("submit", "--job-name=two", "-n2", "--partition=fast", "--wrap=true")
-    rmx("submit", "--job-name=many", "--array=0-5%2", "--wrap=true")
-    rmx("submit", "--job-name=many", "--wrap=true")
-    rmx("submit", "--job-name=five", "-N3", "--wrap=true")
+    submitted(daemon, "--job-name=averylongname", "--mem=1G", "--time=90")
+    submitted(daemon, "--job-name=two", "-n2", "--partition=fast")
+    submitted(daemon, "--job-name=many", "--array=0-5%2")
+    submitted(daemon, "--job-name=many")
+    submitted(daemon, "--job-name=five", "-N3")
     service = daemon.service
     for number in (1, 2, 4):
         service.run(number)

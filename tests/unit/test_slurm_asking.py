@@ -13,15 +13,15 @@ from rm.cli.slurm.asking import Asking
 from rm.client import Client
 from rm.core.model.asked.array import Array
 from rm.errors import NotFound
-from tests.command_line import Rmx
 from tests.fake_service import Daemon
+from tests.submitting import submitted
 
 
 @pytest.fixture(autouse=True)
-def jobs(daemon: Daemon, rmx: Rmx) -> None:
+def jobs(daemon: Daemon) -> None:
     for number in range(5):
-        rmx("submit", f"--job-name=job{number}", "--comment=c", "--wrap=true")
-    rmx("submit", "--array=0-5%2", "--wrap=true")
+        submitted(daemon, f"--job-name=job{number}", "--comment=c")
+    submitted(daemon, "--array=0-5%2")
     daemon.service.run(1)
     daemon.service.finish(2, 3)
     daemon.service.put(6, array=Array(waiting="0-5", limit=2))

@@ -18,18 +18,18 @@ from rm.cli.slurm.changing import Changing
 from rm.client import Client
 from rm.core.model.asked.array import Array
 from rm.errors import RmError, Unreachable
-from tests.command_line import Rmx
 from tests.fake_service import Daemon
+from tests.submitting import submitted
 
 HEAVY = {"aiohttp", "msgspec", "asyncio", "json", "click", "http.client", "rm.client.client", "rm.api.jobs"}
 
 
 @pytest.fixture(autouse=True)
-def jobs(daemon: Daemon, rmx: Rmx) -> None:
+def jobs(daemon: Daemon) -> None:
     """1 waits, 2 runs, 3 has ended, 4 is an array that waits."""
     for number in range(3):
-        rmx("submit", f"--job-name=job{number}", "--wrap=true")
-    rmx("submit", "--array=0-5%2", "--wrap=true")
+        submitted(daemon, f"--job-name=job{number}")
+    submitted(daemon, "--array=0-5%2")
     daemon.service.run(2)
     daemon.service.run(3)
     daemon.service.finish(3, 3)

@@ -12,9 +12,9 @@ from rm.config import Config, JobsConfig
 from rm.core.sharing.accounts import Account, Member, checked
 from rm.core.sharing.ended import Ended, Sums
 from rm.units import DAY_US, HOUR_US
-from tests.command_line import Rmx
 from tests.fake_service import Daemon, serving
 from tests.slurm_program import Slurm
+from tests.submitting import submitted
 
 DAY_0_US = 10 * DAY_US  # 1970-01-11
 TIME = ("start=1970-01-11", "end=1970-01-14")
@@ -141,12 +141,12 @@ def test_columns_of_time_grow_with_their_seconds(slurm: Slurm) -> None:
 
 
 @pytest.fixture
-def jobs(daemon: Daemon, rmx: Rmx) -> None:
+def jobs(daemon: Daemon) -> None:
     """In optics an hour with 4 processors in the time and one before it, in biology two hours with one."""
     service = daemon.service
-    rmx("submit", "-n4", "--wrap=true")
-    rmx("submit", "--gpus=1", "--wrap=true")
-    rmx("submit", "--wrap=true")
+    submitted(daemon, "-n4")
+    submitted(daemon, "--gpus=1")
+    submitted(daemon)
     for number, account, hours in ((1, "optics", (-1, 1)), (2, "biology", (3, 5)), (3, "biology", (-9, -5))):
         service.run(number)
         service.finish(number)
