@@ -89,6 +89,10 @@ def test_an_operator_starts_a_playbook_and_follows_it(daemon: Daemon, playing: P
         assert (wrong.status, PASSWORD in wrong.text) == (400, False)
         assert "marks of a template" in wrong.text
         assert 'value="z1"' in wrong.text
+        deep = await opal.send(
+            "/playbook/site", **{"answer.password": PASSWORD, "answer.mirrors": "[" * 70_000}
+        )
+        assert (deep.status, "more than 65536" in deep.text) == (400, True)
         begun = await opal.send(
             "/playbook/site",
             **{"answer.password": PASSWORD, "answer.reboot": "yes", "answer.mirrors": "a, b", "limit": "z1",

@@ -141,7 +141,8 @@ def answers_of(questions: Sequence[Question], given: Mapping[str, str]) -> dict[
             continue
         found[one.name] = text
         if one.kind == "list" and text.startswith("["):
-            with suppress(ValueError):  # a text that only looks so: the daemon says what does not fit
+            # a text that only looks so: the daemon says what does not fit
+            with suppress(ValueError, RecursionError):
                 found[one.name] = json.loads(text)
     return found
 
