@@ -25,6 +25,7 @@ from rm_files import read_json
 from rm_reports import size_of
 from rm_slot import end_of
 from rm_spool import SpoolError
+from rm_still_open import StillOpen
 
 POLL_S = 1.0  # how often the locks are looked at: a supervisor that was killed says nothing
 REPORTS_S = 0.02  # the others' next waits depend on how soon the reference's iterations are known
@@ -39,6 +40,7 @@ class Attempts:
     def __init__(self, spool, hierarchy, fences, notify):
         self.spool, self.hierarchy, self.fences, self.notify = spool, hierarchy, fences, notify
         self.ends = Ends(spool.state)
+        self.still_open = StillOpen(spool.state)
         self.known = {}
         self.on_steps = lambda attempt: None  # its step daemon has something for another host
         self.live = set()
@@ -299,17 +301,20 @@ class Attempts:
         if now >= self.polled_at + POLL_S:
             self.polled_at = now
             self._reap()
+            fillers = self.still_open.look()
             for attempt in list(self.live):
-                self._guarded(attempt, self._look_at_room)
+                self._guarded(attempt, lambda attempt: self._look_at_room(attempt, fillers))
                 self._guarded(attempt, self._look_after)
 
     def _reap(self):
         self.supervisors = {pid for pid in self.supervisors if os.waitpid(pid, os.WNOHANG)[0] == 0}
 
-    def _look_at_room(self, attempt):
-        """A job that fills the spool, which all launches here need, ends."""
+    def _look_at_room(self, attempt, fillers):
+        """A job that fills the spool, which all launches here need, ends; so do those of the users `fillers`,
+        by their ids: which of them has the file open takes long to find out."""
         theirs = [attempt.folder.at("script"), *map(attempt.folder.reports, attempt.ranks)]
-        if sum(map(rm_reports.takes_room, theirs)):  # each of them is emptied
+        fills = sum(map(rm_reports.takes_room, theirs))  # each of them is emptied
+        if fills or attempt.meta.get("uid") in fillers:
             attempt.tell({"op": "stop", "why": FILLS % os.uname().nodename, "grace_us": 0})
 
     def _look_after(self, attempt):

@@ -319,7 +319,7 @@ class Operations(Attempts):
             if attempt.slice is None:
                 self.hierarchy.group(*name).remove()
             self._remove_temporary(attempt.meta.get("temporary"))
-            attempt.folder.remove()
+            self.still_open.remove(attempt.folder)
             del self.known[name]
             if attempt.slice is not None:
                 self.slices.add(attempt.slice)

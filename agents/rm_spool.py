@@ -12,6 +12,7 @@
                          ends, spare       of those that leave no folder (rm_slot.py); others without a folder
                                            have not begun
                          control           fifo, as above
+    still_open/                            files of ended attempts (rm_still_open.py)
     discarded                              one line per discarded attempt: a late launch of it is refused
     ends                                   how such attempts ended (rm_ends.py)
     epoch                                  the largest of a leader that was obeyed
@@ -193,14 +194,20 @@ class Folder:
     def remove(self):
         _remove(self.path)
 
+    def of_the_user(self):
+        """The files in it that the user may write to: script and reports."""
+        found = [self.at("script")]
+        with contextlib.suppress(FileNotFoundError):
+            found += [self.reports(name) for name in os.listdir(self.path) if name.isdigit()]
+        return found
+
     def empty(self):
         """Of what its user could make long nothing is left: script, reports and logs."""
-        for home, _, names in os.walk(self.path):
-            logs = home == self.at("logs")
-            for name in names:
-                if logs or name in ("script", REPORTS):
-                    with contextlib.suppress(OSError):
-                        os.close(os.open(os.path.join(home, name), os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW))
+        logs = self.at("logs")
+        printed = [os.path.join(logs, name) for name in (os.listdir(logs) if os.path.isdir(logs) else ())]
+        for path in self.of_the_user() + printed:
+            with contextlib.suppress(OSError):
+                os.close(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW))
 
 
 class Spool:

@@ -88,6 +88,40 @@ def test_a_job_that_fills_the_spool_ends_and_leaves_the_others_their_room(agent:
     agent.call("stop", job=2, attempt=1, grace_us=0, why="cancel")
 
 
+@root
+def test_a_job_that_fills_the_disk_by_a_file_of_an_ended_one_ends_too(agent: Agent) -> None:
+    environment = {"PATH": os.environ["PATH"]}
+    agent.launch(SH + f"until test -e {agent.state}/go; do sleep 0.01; done", env=environment)
+    reports, aside = agent.state / "jobs/1.1/0/reports.jsonl", agent.state / "still_open"
+    opens = f"exec 7>>{reports}\necho open\nuntil test -e {agent.state}/gone; do sleep 0.01; done\n"
+    agent.launch(SH + opens + "head -c 80000000 /dev/zero >&7\nexec sleep 600", job=2, env=environment)
+    until(lambda: agent.log(2) == "open\n", "the second job has the file of the first one open")
+    (agent.state / "go").touch()
+    agent.event("exit", job=1)
+    agent.call("discard", job=1, attempt=1)
+    assert [path.name for path in (agent.state / "jobs").iterdir()] == ["2.1"]
+    (agent.state / "gone").touch()
+    assert "filled the disk" in agent.event("exit", job=2)["why"]
+    agent.launch(SH + "exec sleep 600", job=3)
+    until(lambda: not list(aside.iterdir()), "it is removed when nobody writes to it any more")
+    agent.call("stop", job=3, attempt=1, grace_us=0, why="cancel")
+
+
+OPENS = "import os, sys\nwhile True: os.close(os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND))"
+LOOKS = "import sys, rm_still_open\nfor _ in range(5000): rm_still_open.is_written_to(sys.argv[1])"
+
+
+def test_who_opens_a_file_just_when_it_is_looked_at_does_not_end_the_agent(tmp_path: Path) -> None:
+    file = tmp_path / "reports"
+    file.touch()
+    with subprocess.Popen([sys.executable, "-c", OPENS, file]) as opener:
+        try:
+            looked = subprocess.run([sys.executable, "-c", LOOKS, file], cwd=AGENTS, check=False)
+        finally:
+            opener.kill()
+    assert looked.returncode == 0
+
+
 def whole_log(agent: Agent, job: int = 1) -> tuple[bytes, dict[str, Any]]:
     """All that `logs` gives of rank 0 when it is read from its beginning to its end, and the last answer."""
     data, offset = b"", 0
