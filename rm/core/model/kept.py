@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:  # those who know hosts need not load what jobs ask for
-    from rm.core.model.asked.demand import Demand
+from rm.core.model.asked.demand import Demand
 
 
 class WithDemand:
