@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack, ExitStack
+from functools import partial
 from pathlib import Path
 
 from rm import __version__
@@ -48,6 +49,7 @@ from rm.protocol.notifications import Asked, Reflecting, Streamed, Unasked
 from rm.web.api import serve
 from rm.web.doors.job_door import folder_of_doors
 from rm.web.doors.listener import claimed
+from rm.web.doors.port import given_up, opened
 from rm.web.pages.listen import serve_page
 from rm.web.pages.settings import settings_of
 
@@ -136,7 +138,8 @@ class Daemon:
             return
         lease.start(on_lost=fail)
         try:
-            await self._lead(lease, await waiting.state(stopped.is_set), stopped, fail)
+            found = await waiting.state(stopped.is_set)
+            await self._lead(lease, found, stopped, fail, stood_by=waiting.stood_by)
             self._served = True
         finally:
             await asyncio.to_thread(lease.give_back)
@@ -150,7 +153,13 @@ class Daemon:
         os._exit(0 if self._served and not self._fatal else StoreError.exit_code)
 
     async def _lead(
-        self, lease: HeldLease, found: Found, stopped: asyncio.Event, fail: Callable[[str], None]
+        self,
+        lease: HeldLease,
+        found: Found,
+        stopped: asyncio.Event,
+        fail: Callable[[str], None],
+        *,
+        stood_by: bool,
     ) -> None:
         """Lead until `stopped`, from the state that was `found`."""
         config, loaded = self._config, found.loaded
@@ -198,9 +207,11 @@ class Daemon:
         async with AsyncExitStack() as ends:
             ends.push_async_callback(asyncio.to_thread, _shut_down, ground, jobs)
             ends.callback(service.close)
-            runner = await serve(service, config.daemon.socket, config)
+            runner = await serve(service, config.daemon.socket, config, stood_by)
             ends.push_async_callback(runner.cleanup)
-            await self._serve_page(ends)
+            if config.web.listen:
+                opening = await opened(partial(self._serve_page, ends), waits=stood_by)
+                ends.push_async_callback(given_up, opening)
             folder = ends.enter_context(folder_of_doors())
             clients = wire_clients(ground=ground, jobs=jobs, runner=runner, folder=folder)
             ends.push_async_callback(clients.close)
@@ -220,12 +231,11 @@ class Daemon:
 
     async def _serve_page(self, ends: AsyncExitStack) -> None:
         config = self._config
-        if config.web.listen:
-            page, url = await serve_page(
-                config.daemon.socket, config.web.listen, settings_of(config.web), config.limits
-            )
-            ends.push_async_callback(page.cleanup)
-            log.info("the page is at %s", url)
+        page, url = await serve_page(
+            config.daemon.socket, config.web.listen, settings_of(config.web), config.limits
+        )
+        ends.push_async_callback(page.cleanup)
+        log.info("the page is at %s", url)
 
     async def _start(
         self,

@@ -55,6 +55,7 @@ class Waiting:
             doors=doors_of(config),
         )
         self._ahead = ReadAhead(self._found)
+        self.stood_by = False  # while another daemon led
 
     async def lead(self, stopped: asyncio.Event) -> HeldLease | None:
         """The lease, as soon as no other daemon leads; None when stopped while waiting."""
@@ -69,6 +70,7 @@ class Waiting:
                     self._ahead.read(standby.seen)
                 if told is None:
                     told = await serve_standby(self._config, lambda: standby.leader)
+                    self.stood_by = True
                 await happened(stopped, standby.pause_s)
             return None
         finally:

@@ -92,8 +92,9 @@ def make_app(service: Service, config: Config) -> web.Application:
     return app
 
 
-async def serve(service: Service, socket_path: str, config: Config) -> web.AppRunner:
-    """Listen on `socket_path`; `await runner.cleanup()` ends it and removes the socket.
+async def serve(service: Service, socket_path: str, config: Config, stood_by: bool = False) -> web.AppRunner:
+    """Listen on `socket_path`; `await runner.cleanup()` ends it and removes the socket. A daemon that
+    `stood_by` until now waits for the port of its HTTPS door, which the leader before it may still have.
 
     Raises:
         Conflict: another daemon already listens there.
@@ -122,9 +123,8 @@ async def serve(service: Service, socket_path: str, config: Config) -> web.AppRu
     await Door(runner, listener, app[LIMITS].guests).start()
     if https is not None:
         try:
-            port = await https.start(runner, app[LIMITS].guests)
+            await https.start(runner, app[LIMITS].guests, "is open for tokens", waits=stood_by)
         except BaseException:
             await runner.cleanup()
             raise
-        log.info("https: port %d is open for tokens", port)
     return runner

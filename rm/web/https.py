@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import ssl
 from asyncio import sslproto
-from contextlib import suppress
+from functools import partial
 
 from aiohttp import web
 
 from rm.config import HttpsConfig
 from rm.errors import ConfigError
 from rm.web.doors.door import Door, Guests
+from rm.web.doors.port import given_up, listener_at, opened
 from rm.web.pages.listen import address_of
 
 LOOK_EVERY_S = 5.0
-BACKLOG = 1024
 # of a connection, from before its handshake on: by the 256 KiB of asyncio strangers, who may hold half of the
 # descriptors, fill the memory
 BUFFER_BYTES = 16 << 10
@@ -93,30 +92,26 @@ class HttpsDoor:
     def __init__(self, config: HttpsConfig) -> None:
         self._config = config
         self._certificate = Certificate(config)
+        self._opening: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
 
-    async def start(self, runner: web.AppRunner, guests: Guests) -> int:
-        """The port, as soon as it is open; `runner` closes it."""
-        host, port = address_of(self._config.listen, "https.listen")
-        try:
-            listener = socket.create_server(
-                (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=BACKLOG
-            )
-        except OSError as error:
-            raise ConfigError(
-                f"https.listen: {self._config.listen} cannot be used: {error.strerror or error}.",
-                "Name an address of this machine and a free port.",
-            ) from None
+    async def start(self, runner: web.AppRunner, guests: Guests, does: str, waits: bool = False) -> None:
+        """Open it, or, if it `waits` for a port that is taken, as soon as that is free; `runner` closes it.
+        `does`: what it is there for."""
+        self._opening = await opened(partial(self._open, runner, guests, does), waits)
+
+    async def _open(self, runner: web.AppRunner, guests: Guests, does: str) -> None:
+        told = f"https.listen: {self._config.listen} cannot be used"
+        address = address_of(self._config.listen, "https.listen")
+        listener = listener_at(*address, told, "Name an address of this machine and a free port.")
         sslproto.SSLProtocol.max_size = BUFFER_BYTES  # of all TLS of asyncio's in this process
         await Door(runner, listener, guests, self._certificate.context).start()
         self._looking = asyncio.create_task(self._look())
-        return int(listener.getsockname()[1])
+        log.info("https: port %d %s", listener.getsockname()[1], does)
 
     async def stop(self, _: web.Application) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._looking
+        await given_up(self._opening)
+        await given_up(self._looking)
 
     async def _look(self) -> None:
         while True:

@@ -19,13 +19,13 @@ from rm.web.addresses import doors_of, is_of_one_machine
 from rm.web.answers import refused
 from rm.web.doors.door import Door
 from rm.web.doors.listener import bind
+from rm.web.doors.port import RETRY_S
 from rm.web.https import HttpsDoor
 from rm.web.pages.guard import add_headers
 from rm.web.pages.listen import guests_of, page_listener
 
 LEADER = "Rm-Leader"  # a header: the machine of the daemon that leads, and its socket, with a space between
 LEADER_URL = "Rm-Leader-Url"  # the address of its HTTPS door
-RETRY_S = 1.0  # to open a door whose port another process has
 SHUTDOWN_S = 0.1  # for an answer that is being sent: this daemon is about to lead
 NOBODY = Standby("This daemon waits for its turn to lead the cluster.", "Try again.")
 PAGE = """<!doctype html>
@@ -213,11 +213,10 @@ async def _open_https(config: Config, answer: Callable[[], web.Response]) -> web
     runner = web.AppRunner(app, access_log=None, auto_decompress=False, shutdown_timeout=SHUTDOWN_S)
     try:
         await runner.setup()
-        port = await door.start(runner, guests_of(config.limits))
+        await door.start(runner, guests_of(config.limits), "says who leads")
     except BaseException:
         await runner.cleanup()
         raise
-    log.info("https: port %d says who leads", port)
     return runner
 
 

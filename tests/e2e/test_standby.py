@@ -6,6 +6,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -32,11 +33,11 @@ ASK = b"GET /v1/status HTTP/1.1\r\nHost: rm\r\n\r\n"
 
 
 class Daemon:
-    """One of the two: doors and a state of its own, the database of both."""
+    """One of the two: doors and a state of its own, the database of both. `beside`: the ports of another."""
 
-    def __init__(self, directory: Path, name: str) -> None:
+    def __init__(self, directory: Path, name: str, beside: Daemon | None = None) -> None:
         self.socket = str(directory / f"{name}.sock")
-        self._kept = Kept(), Kept()
+        self._kept = (Kept(), Kept()) if beside is None else beside._kept
         self.https, self.page = (one.number for one in self._kept)
         self.url = f"https://{HERE}:{self.https}"
         self._config = directory / f"{name}.toml"
@@ -63,6 +64,13 @@ class Daemon:
             return all(word in log for word in words)
 
         until(said, f"the daemon says {words}")
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, number)
+
+    def says(self, words: str) -> bool:
+        return words in self._log.read_text()
 
     def end(self) -> None:
         if self._process is not None:
@@ -173,3 +181,23 @@ def test_when_it_leads_it_answers_itself_and_the_other_waits(pair: Pair) -> None
     pair.first.start("another daemon leads", *DOORS)
     pair.first, pair.second = pair.second, pair.first
     test_at_every_door_it_says_who_leads(pair)
+
+
+def test_a_daemon_leads_without_the_ports_of_a_leader_that_stands_still(pair: Pair, tmp_path: Path) -> None:
+    """They are of one machine, and it has the ports until it is woken; then it ends, and the doors open."""
+    pair.authority.issue(tmp_path / "cert.pem", tmp_path / "key.pem")
+    still = Daemon(tmp_path, "still")
+    heir = Daemon(tmp_path, "heir", beside=still)
+    try:
+        still.start("leads with epoch")
+        heir.start("another daemon leads")
+        still.signal(signal.SIGSTOP)
+        until(lambda: heir.says("leads with epoch"), "the other one leads")
+        assert heir.says("The daemon leads without it, and tries again")
+        still.signal(signal.SIGCONT)
+        until(lambda: heir.says("is open for tokens") and heir.says("the page is at"), "its doors are open")
+    finally:
+        still.signal(signal.SIGCONT)
+        heir.end()
+        still.end()
+        still.close()

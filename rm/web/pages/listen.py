@@ -14,7 +14,8 @@ from aiohttp.typedefs import Handler, Middleware
 from rm.config import LimitsConfig
 from rm.errors import ConfigError
 from rm.web.callers.shares import Shares
-from rm.web.doors.door import BACKLOG, PEER, Door, Guests
+from rm.web.doors.door import PEER, Door, Guests
+from rm.web.doors.port import listener_at
 from rm.web.pages.guard import names_of_this_machine
 from rm.web.pages.settings import PageSettings
 from rm.web.pages.source import Source
@@ -75,15 +76,8 @@ async def serve_page(
 
 
 def page_listener(listen: str) -> socket.socket:
-    """Raises ConfigError: nothing can listen there."""
-    host, port = address_of(listen)
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        raise ConfigError(
-            f"The page cannot listen on {listen}: {error.strerror or error}.", "Name another port."
-        ) from None
+    """Raises ConfigError: nothing can listen there; it is PortTaken, if another process does."""
+    return listener_at(*address_of(listen), f"The page cannot listen on {listen}", "Name another port.")
 
 
 def guests_of(limits: LimitsConfig) -> Guests:
