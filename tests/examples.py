@@ -12,7 +12,7 @@ def examples(whole: int) -> int:
     return max(5, round(whole * SHARE))
 
 
-def seeds(whole: int, least: int = 2) -> range:
+def seeds(whole: int, least: int = 1) -> range:
     """`least` where the first few seeds are different cases."""
     return range(max(least, round(whole * SHARE)))
 
