@@ -130,7 +130,7 @@ def do_survey(run, args):
         "root": root or bool(sudo and asks([sudo, "-n", "true"])[0] == 0),
         "cgroup": version,
         "controllers": controllers,
-        "tools": [name for name in ("tc", "nft", "ip") if find_tool(name)],
+        "tools": [name for name in ("tc", "nft", "ip", "sudo") if find_tool(name)],
         "bpf": os.path.exists("/proc/sys/kernel/unprivileged_bpf_disabled"),
         "bursts": rm_bpf.takes(rm_bpf.TYPE_TRAFFIC) if root else None,
         "interfaces": _interfaces(),

@@ -61,3 +61,29 @@ def test_a_host_that_is_not_reached_is_a_finding_and_holds_up_no_other(lab: Lab,
     )
     assert done.returncode == 1
     assert f"rmx host accept-key {lab.hosts[0].name} --inventory" in done.stdout
+
+
+def test_a_login_that_could_not_start_the_agent_is_refused_with_what_is_missing(
+    lab: Lab, tmp_path: Path
+) -> None:
+    one = lab.hosts[0].name
+    inventory, config, key = tmp_path / "hosts.yml", tmp_path / "rm.toml", tmp_path / "key.pub"
+    inventory.write_text(plain_inventory(lab.inventory))
+    config.write_text(f'[daemon]\nstate_dir = "{tmp_path}"\n[ssh]\nknown_hosts = "{lab.known_hosts}"\n')
+    key.write_text(lab.key.with_suffix(".pub").read_text())
+    hidden = "for at in $(command -v sudo); do mv $at $at.away; done; mkdir -m 700 /root/own"
+    own = 'ln -s "$(command -v python3)" /root/own/python3'
+    sudo = "printf '#!/bin/sh' >/usr/bin/sudo; chmod 755 /usr/bin/sudo"
+    words = ["playbook", "run", "login", "--inventory", str(inventory), "--limit", one, "--check"]
+    for prepare, more, said in (
+        (f"{hidden}; {own}", [], "The program sudo is missing: rmlogin starts the agent as root by it."),
+        (sudo, ["-e", "ansible_python_interpreter=/root/own/python3"], "which only root can run."),
+    ):
+        assert lab.exec(one, ["sh", "-c", prepare]).returncode == 0
+        done = subprocess.run(
+            lab.enter_command([str(RMX), *words, "-e", f"rm_login_key={key}", *more]),
+            env={**os.environ, "RM_CONFIG": str(config)}, capture_output=True,
+            text=True, check=False, timeout=100, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        told = done.stdout + done.stderr
+        assert (done.returncode, said in told) == (2, True), told

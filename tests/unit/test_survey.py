@@ -15,7 +15,7 @@ PEER = {"name": "b", "interface": "eth0", "problem": "", "named": True}
 GOOD: dict[str, Any] = {
     "python": "3.11.2", "kernel": "6.1", "root": True, "synchronized": True,
     "cgroup": 2, "bpf": True, "bursts": True,
-    "tools": ["tc", "nft", "ip"],
+    "tools": ["tc", "nft", "ip", "sudo"],
     "controllers": ["cpu", "cpuset", "devices", "freezer", "memory", "pids"],
     "interfaces": {"eth0": {"mtu_bytes": 1500, "mbps": 25000, "up": True}},
     "own_name": ["a", ["10.0.0.1"]], "peers": [PEER], "home": ["nas:/home", "nfs4"],
@@ -39,7 +39,8 @@ def test_a_good_host_has_no_finding() -> None:
         ({"synchronized": False}, "clock", "clock is not synchronised", False),
         ({"cgroup": 0, "controllers": []}, "cgroup", "There are no control groups", False),
         ({"controllers": ["cpu", "pids", "freezer"]}, "cgroup", "(version 2) lack memory", False),
-        ({"tools": ["tc", "ip"]}, "tools", "The program nft is missing", False),
+        ({"tools": ["tc", "ip", "sudo"]}, "tools", "The program nft is missing", False),
+        ({"tools": ["tc", "nft", "ip"]}, "tools", "The program sudo is missing", False),
         ({"peers": [{**PEER, "interface": "lo"}]}, "network", "does not leave", True),
         (
             {"peers": [{**PEER, "problem": "late"}]},

@@ -92,6 +92,10 @@ def _of_host(
                 f"The program {tool} is missing.",
                 f"Install {package}, or run the playbook bootstrap.",
             )
+    if survey["root"] and "sudo" not in survey["tools"]:
+        add("tools", "The program sudo is missing.",
+            "Install sudo if the daemon shall log in as an account that starts the agent and nothing else "
+            "(rm_login_key); a daemon that logs in as root needs none.")  # fmt: skip
     if not survey["bpf"] and "devices" in survey["controllers"] and survey["cgroup"] == 2:
         add("cgroup", "The kernel has no BPF.", "GPUs are then fenced by a private /dev; see docs/fences.md.")
     if survey["bursts"] is False:  # None: only root may ask
@@ -163,9 +167,10 @@ def row(survey: Mapping[str, Any], offset: tuple[int, int]) -> tuple[str, ...]:
     ways = list(dict.fromkeys(p["interface"] for p in survey["peers"] if p["interface"])) or ["-"]
     cards = survey["interfaces"]
     shown = [f"{name} {cards[name]['mbps']}M" if cards.get(name, {}).get("mbps") else name for name in ways]
+    tools = [tool for tool in survey["tools"] if tool != "sudo"]
     clock = f"{offset[0] / 1000:+.0f} ±{offset[1] / 1000:.0f} ms"
     return (survey["python"], survey["kernel"], clock, f"v{survey['cgroup']}" if survey["cgroup"] else "none",
-            ",".join(survey["tools"]) or "none", ",".join(shown), _home(survey["home"]))  # fmt: skip
+            ",".join(tools) or "none", ",".join(shown), _home(survey["home"]))  # fmt: skip
 
 
 def _home(mount: Sequence[str]) -> str:
