@@ -51,6 +51,13 @@ class Busy:
             more = again
         self.full.update(more)
 
+    def add_all(self, transfers: Sequence[Transfer]) -> None:
+        if not self._fewer:  # one fills a host
+            self.full.update(*[transfer.hosts for transfer in transfers])
+            return
+        for transfer in transfers:
+            self.add(transfer.hosts)
+
 
 class SrsfN:
     name = "srsf-n"
@@ -68,10 +75,11 @@ class SrsfN:
         if not waiting:
             return Admission(())
         busy = Busy(self.options.n)
-        for transfer in ongoing:
-            busy.add(transfer.hosts)
+        busy.add_all(ongoing)
+        # no host becomes free meanwhile: who cannot start beside what goes on needs no place in the order
+        may = [transfer for transfer in waiting if busy.full.isdisjoint(transfer.hosts)]
         start: list[int] = []
-        for transfer in srsf(waiting):
+        for transfer in srsf(may):
             if busy.full.isdisjoint(transfer.hosts):
                 start.append(transfer.job)
                 busy.add(transfer.hosts)

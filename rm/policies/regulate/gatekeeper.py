@@ -84,13 +84,14 @@ class Gatekeeper(Generic[A]):
             return Verdict()
         hosts_of = self._hosts_of
         ongoing: dict[int, A] = {}
-        for job in waiting:
-            for host in hosts_of[job]:
-                if host.ongoing:
-                    ongoing.update(host.ongoing)
+        for host in set().union(*[hosts_of[job] for job in waiting]):  # many wait for the same hosts
+            if host.ongoing:
+                ongoing.update(host.ongoing)
         answer = self._policy.admit(
             describe([waiting[j] for j in sorted(waiting)]), describe([ongoing[j] for j in sorted(ongoing)])
         )
+        if not (answer.start or answer.pause):
+            return Verdict()
         if not (set(answer.start) <= waiting.keys() and set(answer.pause) <= ongoing.keys()):
             raise RmError(
                 "The admission policy named a transfer that it was not asked about.",
