@@ -311,7 +311,7 @@ class Client(Topics):
                 raise
             if (found := self.job(job_id)).state != "CANCELLED":
                 raise
-            return found  # by a try of which nobody heard
+            return found  # an earlier try did it, whose answer was lost
 
     def cancel_all(self, *, user: str = "", name: str = "", state: str = "") -> Cancelled:
         """Cancel all matching jobs that have not ended; the answer names those of others, which stay."""

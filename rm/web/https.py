@@ -18,8 +18,8 @@ from rm.web.doors.port import given_up, listener_at, opened
 from rm.web.pages.listen import address_of
 
 LOOK_EVERY_S = 5.0
-# of a connection, from before its handshake on: by the 256 KiB of asyncio strangers, who may hold half of the
-# descriptors, fill the memory
+# of a connection, from before its handshake on. asyncio takes 256 KiB: strangers may hold half of the
+# descriptors, and would fill the memory
 BUFFER_BYTES = 16 << 10
 log = logging.getLogger("rm.web")
 

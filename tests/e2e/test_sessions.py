@@ -120,11 +120,11 @@ def test_all_tasks_run_and_the_largest_code_comes_back(cluster: Cluster) -> None
 
 
 def test_what_a_command_leaves_in_the_background_keeps_nobody(cluster: Cluster) -> None:
-    for words in (("run", "-N1"), ("run", "-n2"), ("shell", cluster.submit("--wrap", "sleep 1000"))):
-        if words[0] == "shell":
-            cluster.all_started(int(words[1]))
+    job = cluster.submit("--wrap", "sleep 1000")
+    cluster.all_started(job)
+    for words, tasks in ((("run", "-N1"), 1), (("run", "-n2"), 2), (("shell", str(job)), 1)):
         done = run(cluster, *words, "sh", "-c", "sleep 1000 & head -c 60000 /dev/zero; exit 3")
-        assert (done.returncode, {*done.stdout}, len(done.stdout) % 60000) == (3, {0}, 0), done.stderr
+        assert (done.returncode, {*done.stdout}, len(done.stdout)) == (3, {0}, 60000 * tasks), done.stderr
 
 
 def test_what_waits_and_is_refused_is_said(cluster: Cluster) -> None:

@@ -66,8 +66,8 @@ class Daemon:
         until(said, f"the daemon says {words}")
 
     def signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        os.kill(self._process.pid, number)
+        if self._process is not None:
+            self._process.send_signal(number)
 
     def says(self, words: str) -> bool:
         return words in self._log.read_text()

@@ -177,7 +177,7 @@ def test_a_request_with_text_that_is_none_is_refused_by_a_sentence() -> None:
 
 ROW = JobRow(
     7, "batch", "a", "ann", "RUNNING", "R", 1, 2, None, None, 1, 1, 0, 0, "task", 0, ["h1"], "", "/", "", 0,
-    None, None, 0, 1,
+    None, None, 0, 1, array_parts=[],
 )  # fmt: skip
 
 

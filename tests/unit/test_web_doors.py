@@ -27,6 +27,7 @@ from rm.web.https import HttpsDoor
 from tests.certificates import Authority
 from tests.fake_service import Daemon, FakeService, serving
 from tests.fakes import PATIENCE_S
+from tests.ports import Kept
 from tests.unit.test_web_api import SPEC, call
 
 
@@ -91,11 +92,14 @@ async def https(folder: Path, limits: LimitsConfig, descriptors: int) -> AsyncIt
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     shares = Shares(limits, descriptors)
-    made = HttpsDoor(HttpsConfig("127.0.0.1:0", str(folder / "cert.pem"), str(folder / "key.pem")))
-    port = await made.start(runner, Guests(shares, limits.header_s, limits.idle_s))
+    kept = Kept()
+    listen = f"127.0.0.1:{kept.number}"
+    made = HttpsDoor(HttpsConfig(listen, str(folder / "cert.pem"), str(folder / "key.pem")))
+    await made.start(runner, Guests(shares, limits.header_s, limits.idle_s), "says hello")
     try:
-        yield port, shares
+        yield kept.number, shares
     finally:
+        kept.close()
         await made.stop(app)
         await runner.cleanup()
 

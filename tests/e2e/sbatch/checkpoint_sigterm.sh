@@ -1,7 +1,7 @@
 #!/bin/bash
 #SBATCH --job-name=sigterm
 #SBATCH --time=1
-#SBATCH --signal=B:TERM@55
+#SBATCH --signal=B:TERM@45
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --output=sigterm-%j.out
