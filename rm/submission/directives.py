@@ -16,6 +16,7 @@ from rm.submission.options import (
     MAYBE,
     REFUSED,
     SBATCH,
+    TOLD,
     VALUE,
     VARIABLES,
     Option,
@@ -177,7 +178,7 @@ def of_keywords(given: Mapping[str, object], remarks: Remarks) -> dict[str, Any]
 
 
 def supported(option: Option, value: Any, where: str, remarks: Remarks) -> dict[str, Any]:
-    """The option as {key: value}; nothing and a remark for one that has no effect."""
+    """The option as {key: value}; nothing for one that the job is not told of. A remark if it has no effect."""
     said = f"--{option.long[0]} ({where}) is not supported"
     if option.support == REFUSED:
         remarks.errors.append(
@@ -190,6 +191,8 @@ def supported(option: Option, value: Any, where: str, remarks: Remarks) -> dict[
     if option.support == IGNORED:
         remarks.warnings.append(f"{said} and was ignored.")
         return {}
+    if option.support == TOLD:
+        remarks.warnings.append(f"{said}: the job finds it in its environment, and it has no other effect.")
     return {option.key: value}
 
 

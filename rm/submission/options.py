@@ -11,6 +11,7 @@ from rm.quick_tuple import NamedTuple
 
 VALUE, FLAG, MAYBE = "value", "flag", "maybe"  # MAYBE: a flag that may carry =value
 IGNORED = "ignored"  # known to Slurm, without effect here: a warning
+TOLD = "told"  # the same, but the job finds it in its environment, as under Slurm
 REFUSED = "refused"  # known to Slurm, and without it the job would mean something else: an error
 
 
@@ -124,12 +125,14 @@ def _other(support: str, *spellings: str) -> tuple[Option, ...]:
 
 UNSUPPORTED = _other(
     IGNORED,
-    "profile=", "acctg-freq=", "cpu-bind=", "mem-bind=", "gres-flags=",
-    "wait-all-nodes=", "hint=", "get-user-env?", "quiet/Q", "verbose/v", "wckey=", "ntasks-per-core=",
-    "ntasks-per-socket=", "extra-node-info/B=", "cores-per-socket=",
-    "threads-per-core=", "tmp=", "contiguous", "power=",
-    "delay-boot=", "no-kill/k", "use-min-nodes", "spread-job", "overcommit/O", "oversubscribe/s",
-    "propagate?", "reboot", "gpu-freq=", "cpu-freq=", "ignore-pbs", "container-id=",
+    "acctg-freq=", "cpu-bind=", "mem-bind=", "gres-flags=",
+    "wait-all-nodes=", "hint=", "get-user-env?", "quiet/Q", "verbose/v", "wckey=",
+    "extra-node-info/B=", "cores-per-socket=", "tmp=", "contiguous", "power=",
+    "delay-boot=", "no-kill/k", "use-min-nodes", "spread-job", "oversubscribe/s",
+    "propagate?", "reboot", "cpu-freq=", "ignore-pbs", "container-id=",
+) + _other(
+    TOLD,
+    "ntasks-per-core=", "ntasks-per-socket=", "threads-per-core=", "overcommit/O", "profile=", "gpu-freq=",
 ) + _other(
     REFUSED,
     "uid=", "gid=", "cluster-constraint=", "bb=", "bbf=", "container=", "het-group=", "jobid=",

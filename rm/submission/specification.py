@@ -34,6 +34,15 @@ TOLD = {
     "gpu_bind": "SLURM_GPU_BIND",
     "mem_per_gpu": "SLURM_MEM_PER_GPU",
     "cpus_per_gpu": "SLURM_CPUS_PER_GPU",
+    "ntasks_per_gpu": "SLURM_NTASKS_PER_GPU",
+    "gpus_per_socket": "SLURM_GPUS_PER_SOCKET",
+    "gpus_per_node": "SLURM_GPUS_PER_NODE",
+    "ntasks_per_core": "SLURM_NTASKS_PER_CORE",
+    "ntasks_per_socket": "SLURM_NTASKS_PER_SOCKET",
+    "threads_per_core": "SLURM_THREADS_PER_CORE",
+    "overcommit": "SLURM_OVERCOMMIT",  # which lets steps have more tasks than processors
+    "profile": "SLURM_PROFILE",
+    "gpu_freq": "SLURM_GPU_FREQ",
     "export": "SLURM_EXPORT_ENV",  # which is what srun passes on to steps
 }
 
@@ -110,7 +119,7 @@ def build(
 
 def told(values: Mapping[str, Any]) -> list[list[str]]:
     """What Slurm only repeats to the job, as variables of its environment."""
-    said = {key: str(values[key]) for key in TOLD if values.get(key)}
+    said = {key: "1" if values[key] is True else str(values[key]) for key in TOLD if values.get(key)}
     if size := said.get("mem_per_gpu"):  # MiB, as Slurm 22.05 writes it
         said["mem_per_gpu"] = str(units.parse_memory_bytes(size) // units.MIB)
     return [[TOLD[key], value] for key, value in said.items()]

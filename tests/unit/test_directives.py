@@ -56,10 +56,10 @@ def test_a_stronger_source_replaces_all_ways_to_say_the_same() -> None:
 
 def test_unsupported_options_are_warnings_that_name_them() -> None:
     remarks = Remarks()
-    text = "#!/bin/sh\n#SBATCH --profile=all --reboot -q long -n 3\n"
+    text = "#!/bin/sh\n#SBATCH --cpu-freq=low --reboot -q long -n 3\n"
     assert directives.parse(text, "train.sh", remarks) == {"qos": "long", "ntasks": "3"}
     first, last = remarks.warnings
-    assert first == "--profile (#SBATCH in line 2 of train.sh) is not supported and was ignored."
+    assert first == "--cpu-freq (#SBATCH in line 2 of train.sh) is not supported and was ignored."
     assert last.startswith("--reboot ")
 
 

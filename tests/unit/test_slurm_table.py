@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rm.submission.options import ALL, IGNORED, REFUSED
+from rm.submission.options import ALL, IGNORED, REFUSED, TOLD
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "slurm.md"
 # sbatch(1) of Slurm 22.05, without those that print something and end
@@ -33,7 +33,7 @@ OWN = {
     "hosts", "gpu-mem", "expect", "iterations", "fence", "zone", "period", "duty-cycle", "bandwidth",
     "traffic", "low-comm", "dry-run", "launch",
 }  # fmt: skip
-WORDS = {"": {"same", "differs"}, IGNORED: {"ignored"}, REFUSED: {"refused"}}
+WORDS = {"": {"same", "differs"}, IGNORED: {"ignored"}, TOLD: {"told"}, REFUSED: {"refused"}}
 ROWS = re.findall(r"^\| (`-.*?) \| (\w+) \|", DOCUMENT.read_text().partition("## Every option")[2], re.M)
 
 

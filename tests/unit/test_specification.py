@@ -10,7 +10,7 @@ import pytest
 
 from rm.core.model.job import JobSpec
 from rm.errors import UsageError
-from rm.submission import specification, traffic_file
+from rm.submission import directives, specification, traffic_file
 from rm.submission.remarks import Remarks
 from rm.web.wire import spec_from
 
@@ -281,6 +281,22 @@ def test_a_job_inherits_nothing_that_describes_the_job_that_submits_it() -> None
 def test_what_slurm_only_tells_the_job_is_told() -> None:
     env = dict(build(mem_per_gpu="8G", gpus="1", export="NONE")["env"])
     assert env == {"SLURM_MEM_PER_GPU": "8192", "SLURM_EXPORT_ENV": "NONE"}
+    gpus = build(nodes="2", gpus_per_node="a100:2", ntasks_per_gpu="1", export="NIL")
+    assert dict(gpus["env"]) == {
+        "SLURM_NTASKS_PER_GPU": "1", "SLURM_GPUS_PER_NODE": "a100:2", "SLURM_EXPORT_ENV": "NIL",
+    }  # fmt: skip
+    assert ["SLURM_GPUS_PER_SOCKET", "2"] in build(gpus_per_socket="2", sockets_per_node="2")["env"]
+
+
+def test_an_option_without_another_effect_is_told_to_the_job() -> None:
+    remarks = Remarks()
+    flags = {"ntasks_per_socket": "2", "threads_per_core": "1", "overcommit": True, "hint": "nomultithread"}
+    values = directives.of_flags(flags, remarks)
+    assert dict(build(**values, export="NONE")["env"]) == {
+        "SLURM_NTASKS_PER_SOCKET": "2", "SLURM_THREADS_PER_CORE": "1", "SLURM_OVERCOMMIT": "1",
+        "SLURM_EXPORT_ENV": "NONE",
+    }  # fmt: skip
+    assert len(remarks.warnings) == len(flags)
 
 
 def test_a_variable_that_is_no_text_stays_behind() -> None:
