@@ -80,7 +80,9 @@ VARIABLES = {
 OFF = ("0", "no")
 DIGITS = 7  # of a number
 VERBOSE = "verbose,"
-NAME = re.compile(r"[A-Za-z_]\w*(?:=|,|\Z)", re.ASCII)  # of a variable, in --export
+# what follows a comma of --export that is no part of a value: a name, an assignment, or nothing
+NEXT = re.compile(r"(?:[A-Za-z_]\w*)?(?:,|\Z)|[^,='\"]*=", re.ASCII)
+NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 
 
 class Wrong(Exception):
@@ -322,8 +324,13 @@ def environment(values, environ):
         name, equals, value = part.partition("=")
         if part.upper() in ("ALL", "NONE", "NIL"):
             kept = {**environ, **kept} if part.upper() == "ALL" else kept
-        elif equals:
+        elif equals and name and "," not in name:
             kept[name] = value
+        elif equals or not NAME.match(name):
+            raise Wrong(
+                "--export=%s: '%s' is not a variable name. Write ALL, NONE, NAME or NAME=VALUE."
+                % (text, part)
+            )
         elif name in environ:
             kept[name] = environ[name]
     base = {name: environ[name] for name in ("PATH",) if name in environ}
@@ -331,14 +338,14 @@ def environment(values, environ):
 
 
 def _split_export(text):
-    """At commas before a name, except inside quotes, which sbatch's --export takes away likewise."""
+    """At commas before a name or the end, but not inside quotes, which sbatch takes away likewise."""
     parts, quote = [""], ""
     for at, char in enumerate(text):
         if char == quote:
             quote = ""
         elif not quote and char in "'\"":
             quote = char
-        elif char == "," and not quote and NAME.match(text, at + 1):
+        elif char == "," and not quote and NEXT.match(text, at + 1):
             parts.append("")
         else:
             parts[-1] += char

@@ -228,6 +228,12 @@ def test_the_environment_follows_export() -> None:
     for text in ("C=3,4,A", "'C=3,4',A", 'C="3,4",A'):  # as sbatch reads them
         assert options.environment({"export": text}, environ) == {**job, "A": "1", "C": "3,4"}, text
     assert options.environment({"export": "C='3,A=2'"}, environ) == {**job, "C": "3,A=2"}
+    for text in ("ALL,", "ALL,,", ",ALL"):
+        assert options.environment({"export": text}, environ) == environ, text
+    assert options.environment({"export": "A,c.d=3"}, environ) == {**job, "A": "1", "c.d": "3"}
+    for text in ("ALL,=x", "=x", "ALL,a-b", "a-b"):
+        with pytest.raises(options.Wrong, match="is not a variable name"):
+            options.environment({"export": text}, environ)
 
 
 def test_programs_are_read_from_a_file() -> None:
