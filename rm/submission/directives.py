@@ -178,7 +178,7 @@ def of_keywords(given: Mapping[str, object], remarks: Remarks) -> dict[str, Any]
 
 
 def supported(option: Option, value: Any, where: str, remarks: Remarks) -> dict[str, Any]:
-    """The option as {key: value}; nothing for one that the job is not told of. A remark if it has no effect."""
+    """The option as {key: value}; nothing if the job is not told of it. A remark for one without effect."""
     said = f"--{option.long[0]} ({where}) is not supported"
     if option.support == REFUSED:
         remarks.errors.append(
