@@ -245,10 +245,12 @@ class Store(Protocol):
         ended_after_us: int | None = None,
         limit: int | None = None,
         before_id: int | None = None,
+        by_rests: bool = False,
     ) -> list[Job]:
         """The newest `limit` jobs with an id below `before_id` that match, by ascending id.
 
-        `ended_after_us` keeps the unfinished jobs and those that ended at or after it.
+        `ended_after_us` keeps the unfinished jobs and those that ended at or after it. `by_rests`: an array
+        counts as CANCELLED as well if elements of it were cancelled before they started.
         """
         ...
 

@@ -209,6 +209,24 @@ def test_what_load_and_jobs_select(store: Any) -> None:
     assert store.job(99) is None
 
 
+def test_an_array_is_found_by_what_was_cancelled_of_it_before_it_started(store: Any) -> None:
+    failed = replace(builders.job(1), state=JobState.FAILED, ended_us=5)
+    told = replace(failed, id=2, history=((5, 'named "dropped":"1"'),))
+    arrays = [
+        replace(failed, id=3 + at, spec=replace(failed.spec, array="0-3"), array=sets)
+        for at, sets in enumerate((Array(failed="0-3"), Array(failed="0", dropped="1-3")))
+    ]
+    store.commit(Batch(jobs=(failed, told, *arrays)), 0)
+
+    def ids(*states: JobState, by_rests: bool) -> list[int]:
+        return [j.id for j in store.jobs(states=states, by_rests=by_rests)]
+
+    assert ids(JobState.CANCELLED, by_rests=True) == [4]
+    assert ids(JobState.CANCELLED, by_rests=False) == []
+    assert ids(JobState.COMPLETED, by_rests=True) == []
+    assert ids(JobState.FAILED, JobState.CANCELLED, by_rests=True) == [1, 2, 3, 4]
+
+
 def test_load_has_ended_jobs_by_which_pending_ones_are_to_be_judged(store: Any) -> None:
     ended = {i: replace(builders.job(i), state=JobState.FAILED, ended_us=5) for i in range(1, 6)}
     asked = [Dependency("afterok", i, standing=s) for i, s in zip(range(1, 4), Standing, strict=True)]

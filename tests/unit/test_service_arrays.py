@@ -340,10 +340,10 @@ def test_an_array_is_found_by_its_elements_that_were_cancelled_before_they_start
     array = submit(house, "0-5")
     house.do(ev.CancelRequested(array, "alice", "4-5"))
 
-    def found(by_rests: bool) -> list[tuple[str, str, str]]:
+    def found(by_rests: bool, everything: bool = False) -> list[tuple[str, str, str]]:
         listed, reasons = asyncio.run(
             house.service.reading.jobs_and_reasons(
-                states=frozenset((S.CANCELLED,)), user="", name="", limit=0, everything=False,
+                states=frozenset((S.CANCELLED,)), user="", name="", limit=0, everything=everything,
                 by_rests=by_rests,
             )
         )  # fmt: skip
@@ -354,6 +354,7 @@ def test_an_array_is_found_by_its_elements_that_were_cancelled_before_they_start
     assert found(by_rests=False) == []
     gone = ("4-5", "CANCELLED", "Cancelled")
     assert found(by_rests=True) == [("2-3", "PENDING", "Resources"), gone]
+    assert found(by_rests=True, everything=True) == found(by_rests=True)
     house.do(ev.RequeueRequested(array, "alice", "4-5"))
     house.do(ev.CancelRequested(array, "alice", "2"))
     assert found(by_rests=True)[1:] == [("2", "CANCELLED", "Cancelled")]

@@ -162,12 +162,14 @@ class MemoryStore:
         ended_after_us: int | None = None,
         limit: int | None = None,
         before_id: int | None = None,
+        by_rests: bool = False,
     ) -> list[Job]:
+        rests = by_rests and states is not None and JobState.CANCELLED in states
         with self._db.lock:
             found = [
                 j
                 for _, j in sorted(self._db.jobs.items())
-                if (states is None or j.state in states)
+                if (states is None or j.state in states or (rests and j.array and j.array.dropped))
                 and (user is None or j.spec.user == user)
                 and (name is None or j.spec.name == name)
                 and (ended_after_us is None or not j.state.final or _ended_after(j, ended_after_us))

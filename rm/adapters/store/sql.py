@@ -202,10 +202,13 @@ class SqlStore(SqlLease):
         ended_after_us: int | None = None,
         limit: int | None = None,
         before_id: int | None = None,
+        by_rests: bool = False,
     ) -> list[Job]:
         columns, query = schema.jobs.c, statements.JOBS
         if states is not None:
-            query = query.where(columns.state.in_([s.value for s in states]))
+            within = columns.state.in_([s.value for s in states])
+            rests = by_rests and JobState.CANCELLED in states
+            query = query.where(within | statements.DROPPED if rests else within)
         if user is not None:
             query = query.where(columns.user_name == user)
         if name is not None:

@@ -52,6 +52,9 @@ from rm.adapters.store.schema import (
 JOBS = select(jobs.c.id, jobs.c.body, job_specs.c.body.label("spec")).join_from(jobs, job_specs)
 _elements = jobs.alias("elements")
 HAS_ELEMENTS = exists().where(_elements.c.spec_id == jobs.c.id, _elements.c.id != jobs.c.id)
+# arrays of which elements were cancelled before they started: a text in JSON cannot hold these quotes
+_BODY = jobs.c.body
+DROPPED = jobs.c.array_task.is_(None) & _BODY.like('%"dropped":"%') & _BODY.not_like('%"dropped":""%')
 _OWN = select(jobs.c.user_name).join_from(jobs, job_specs, job_specs.c.id == jobs.c.id)
 
 

@@ -100,7 +100,7 @@ class JobReading:
     ) -> tuple[Sequence[Job], Reasons]:
         """The jobs as they are stored, why those of them wait that do, and in which of several partitions the
         others run. `by_rests`: an array of which elements were cancelled before they started counts as
-        CANCELLED as well, as far as it is in memory."""
+        CANCELLED as well."""
         if everything:
             stored = await asyncio.to_thread(
                 self._store.jobs,
@@ -109,6 +109,7 @@ class JobReading:
                 name=name or None,
                 limit=limit or None,
                 before_id=before or None,
+                by_rests=by_rests,
             )
             waiting = [job for job in stored if job.state is JobState.PENDING]
             if not waiting and not any("," in job.spec.partition for job in stored):
