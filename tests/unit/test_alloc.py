@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rm.cli.jobs import alloc
 from rm.cli.jobs.alloc import OWN, How, how_of, why_gone
 from rm.cli.jobs.allocated import environment
 from rm.cli.slurm.srun import _job_named, asks_for_terminal, there
@@ -215,3 +216,34 @@ def test_a_job_that_still_ends_is_revoked(
 ) -> None:
     job: Any = SimpleNamespace(id=7, state=state, ending=ending, ended_us=ended_us)
     assert why_gone(job, RmError("The host hung up.")) == said
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        (["RUNNING"], ["Granted job allocation 7"]),
+        (["CONFIGURING", "RUNNING"], ["Granted job allocation 7"]),
+        (
+            ["PENDING", "CONFIGURING", "RUNNING"],
+            [
+                "Pending job allocation 7",
+                "job 7 queued and waiting for resources",
+                "job 7 has been allocated resources",
+                "Granted job allocation 7",
+            ],
+        ),
+    ],
+)
+def test_only_a_job_without_hosts_waits_for_resources(
+    states: list[str], said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Slurm's salloc, also where it takes a while until the hosts have prepared the job."""
+    told: list[str] = []
+    monkeypatch.setattr(alloc, "FIRST_LOOK_S", -1.0)
+    monkeypatch.setattr(alloc, "note", told.append)
+    monkeypatch.setattr(alloc.time, "sleep", lambda pause_s: None)
+    look = iter([SimpleNamespace(state=state, reason=None, ended_us=None) for state in states])
+    session: Any = SimpleNamespace(client=SimpleNamespace(job=lambda job: next(look)))
+    signals: Any = SimpleNamespace(ending=lambda: False)
+    assert alloc._granted(session, 7, signals, How())
+    assert told == said

@@ -120,7 +120,7 @@ def _granted(session: Session, job: int, signals: Signals, how: How) -> bool:
             refused = f"error: Unable to allocate resources:{why or ' The job would have to wait.'}"
             note(refused if impatient else f"Job allocation {job} has been revoked.")
             return False
-        if not pends and waited_s > FIRST_LOOK_S:
+        if waits and not pends and waited_s > FIRST_LOOK_S:
             pends = True
             _say(how, f"Pending job allocation {job}", f"job {job} queued and waiting for resources")
             if why:
