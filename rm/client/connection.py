@@ -17,10 +17,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
-from rm.client.address import Address, parse
+from rm.client.address import Address
 from rm.client.failure import ConnectionClosed, Interrupted, Unanswered, failure
-from rm.client.unix_door import Door, UnixDoor
-from rm.errors import ConfigError, Standby, StoreUnavailable, Unreachable
+from rm.client.ways import doors
+from rm.client.ways.leader import named_leader
+from rm.errors import RmError, Standby, StoreUnavailable, Unreachable
 
 if TYPE_CHECKING:
     from rm.client.websocket import WebSocket
@@ -28,25 +29,12 @@ if TYPE_CHECKING:
 TIMEOUT_S = 60.0
 POST_TIMEOUT_S = 600.0  # measuring the network takes long; a submission waits for its commit
 SWITCHING, TOO_MANY, WAITS = 101, 429, 503
-LEADER, LEADER_URL = "Rm-Leader", "Rm-Leader-Url"
 PATIENCE_S = 60.0  # with a daemon that restarts, waits for its database, or says it is asked too often
 PAUSE_S = 0.5
 CHUNK_BYTES = 65_536
 LONG_BYTES = 4 << 20  # of an answer: 2,000 whole jobs
 Path = tuple[str | int, ...]
 Answer = TypeVar("Answer")
-
-
-def door_to(address: Address) -> Door:
-    if address.scheme == "ssh":
-        from rm.client.ssh_door import SshDoor
-
-        return SshDoor(address)
-    if address.scheme == "https":
-        from rm.client.https_door import HttpsDoor
-
-        return HttpsDoor(address)
-    return UnixDoor(address.path)
 
 
 class Connection:
@@ -71,7 +59,7 @@ class Connection:
         self.patience_s = patience_s
         self._timeout_s = timeout_s
         self.asked_again = False  # the newest request, that may be: an earlier try may have been carried out
-        self.door = door_to(self.address)
+        self.door = doors.door_to(self.address)
         self._connection: http.client.HTTPConnection | None = None
         self._connected = False  # ever
         self._aborted = False
@@ -309,39 +297,18 @@ class Connection:
 
     def _follow(self, response: http.client.HTTPResponse) -> bool:
         """Ask the daemon that leads, if a standby has named it and it is another than before."""
-        leader = self._named_https(response) if self.address.scheme == "https" else self._named(response)
+        try:
+            leader = named_leader(self.address, response)
+        except RmError:
+            self.close()
+            raise
         if leader is None or leader == self._leader:
             return False
         with suppress(OSError, http.client.HTTPException):
             response.read()
         self.close()
-        self._leader, self.door = leader, door_to(leader)
+        self._leader, self.door = leader, doors.door_to(leader)
         return True
-
-    def _named(self, response: http.client.HTTPResponse) -> Address | None:
-        machine, _, path = response.getheader(LEADER, "").partition(" ")
-        if not path:
-            return None
-        if self.address.scheme == "unix" and machine == socket.gethostname():
-            return Address("unix", path)
-        leader = parse(f"ssh://{machine}{path}", "the leader's address")
-        # the account decides who the caller is: it must be the one that the user named
-        return leader._replace(user=self.address.user, port=self.address.port)
-
-    def _named_https(self, response: http.client.HTTPResponse) -> Address | None:
-        """The token goes only where the user's own configuration says, for any answer of a daemon."""
-        url = response.getheader(LEADER_URL, "")
-        if not url:
-            return None
-        leader = parse(url, "the leader's address")
-        if not self.address.names(leader):
-            self.close()
-            raise ConfigError(
-                f"The daemon at {self.address} waits: another leads the cluster, at {url}, which your "
-                "configuration does not name.",
-                f'Add it to rm.toml, if you trust it: [daemon] peers = ["{url}"], or set RM_DAEMON={url}.',
-            )
-        return self.address.at(leader)
 
     def _ask(
         self,
@@ -403,7 +370,7 @@ class Connection:
             self._connection = self.door.connection(timeout_s)
         except Unreachable as error:
             if self._leader is not None:  # it may lead no longer: the daemon that was asked first knows more
-                self._leader, self.door = None, door_to(self.address)
+                self._leader, self.door = None, doors.door_to(self.address)
                 raise
             self._connection = self._at_a_peer(timeout_s, error)
         self._connected = True
@@ -416,7 +383,7 @@ class Connection:
         for peer in self.address.peers if nobody else ():
             with suppress(Unreachable):
                 address = self.address.at(peer)
-                door = door_to(address)
+                door = doors.door_to(address)
                 made = door.connection(timeout_s)
                 self._leader, self.door = address, door
                 return made

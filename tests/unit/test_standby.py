@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rm.client import connection
 from rm.client.address import Address, parse
 from rm.client.connection import Connection
 from rm.client.unix_door import Door, UnixDoor
+from rm.client.ways import doors
 from rm.config import Config, DaemonConfig
 from rm.core.store import Doors, Lease
 from rm.errors import Standby, Unreachable
@@ -126,7 +126,7 @@ def test_who_asks_by_ssh_stays_the_same_account_at_the_leader(
         opened.append(str(address))
         return UnixDoor(address.path)
 
-    monkeypatch.setattr(connection, "door_to", forwarded)
+    monkeypatch.setattr(doors, "door_to", forwarded)
     with serving(two), at_socket(one, [f"{name}:{two}:a1b2"], machine):
         client = Connection(parse(f"{asked}{one}", "the test"))
         assert client.get("status")["daemon"]["epoch"] == 3
