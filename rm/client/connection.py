@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
 from rm.client.address import Address
-from rm.client.failure import ConnectionClosed, Interrupted, Unanswered, failure
+from rm.client.failure import ConnectionClosed, Interrupted, LedElsewhere, Unanswered, failure
 from rm.client.ways import doors
 from rm.client.ways.leader import named_leader
+from rm.client.ways.silence import head_of_answer, other_leader, what_it_waits_for
 from rm.errors import RmError, Standby, StoreUnavailable, Unreachable
 
 if TYPE_CHECKING:
@@ -279,6 +280,11 @@ class Connection:
         while True:
             try:
                 response = self._ask(method, target, body, timeout_s, key, headers)
+            except LedElsewhere:
+                if method == "POST" and not key:
+                    raise
+                self.asked_again = followed = True
+                continue
             except Unreachable as error:
                 if followed and self._leader is None:  # no connection: it was asked nothing
                     raise Standby(f"{error.what} The next leader is waited for.", error.hint) from None
@@ -347,7 +353,8 @@ class Connection:
                 headers["Idempotency-Key"] = key
             with suppress(BrokenPipeError):  # turned away before it was asked: the answer says why
                 connection.request(method, target, payload, headers)
-            return connection.getresponse()
+            told: list[str] = []
+            return head_of_answer(connection, timeout_s, lambda: self._look_around(method, told))
         except TimeoutError:
             self.close()
             raise Unanswered(
@@ -359,6 +366,28 @@ class Connection:
                 "The daemon closed the connection before it answered.",
                 "Look whether it happened before repeating it.",
             ) from None
+
+    def _look_around(self, method: str, told: list[str]) -> None:
+        """While nothing is said: a leader that stands still is replaced, and one may wait for its database.
+        A read hears of that as its answer.
+
+        Raises:
+            LedElsewhere: by a daemon that will be asked from now on.
+        """
+        silent = self.answers_at
+        known = (self.address, *map(self.address.at, self.address.peers))
+        if (leader := other_leader(silent, known)) is not None:
+            self.close()
+            self._leader = leader if leader != self.address else None
+            self.door = doors.door_to(leader)
+            raise LedElsewhere(
+                f"The daemon at {silent} does not answer, and another leads by now, at {leader}. Whether it "
+                "was done is not known.",
+                "Look whether it happened before repeating it.",
+            )
+        if method != "GET" and not told and (why := what_it_waits_for(silent)):
+            told.append(why)
+            self.on_wait(why)
 
     def _open(self, timeout_s: float | None) -> http.client.HTTPConnection:
         if self._connection is not None and self._connection.sock is not None:

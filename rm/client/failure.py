@@ -15,6 +15,10 @@ class Unanswered(Unreachable):
     """In the time that was given for it."""
 
 
+class LedElsewhere(Unreachable):
+    """The daemon that was asked says nothing, and another one leads by now."""
+
+
 class Interrupted(Unreachable):
     """In the middle of an answer."""
 

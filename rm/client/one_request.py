@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 TIMEOUT_S = 60.0
+QUIET_S = 5.0  # without an answer, before anybody says why
 CHUNK_BYTES = 1 << 18
 NO_STATUS, SUCCESS, REFUSED, DEFECT = 0, 200, range(400, 500), 500
 LATER = (408, 429)  # of these, those that are to be asked again
@@ -43,6 +44,7 @@ def answered(
     body: bytes = b"",
     on_refusal: Callable[[int, bytes], None] | None = None,
     on_silence: Callable[[], None] | None = None,
+    on_quiet: Callable[[], None] | None = None,
 ) -> bytes | None:
     """The body of the daemon's answer, where it did what it was asked; None: it did not, or said nothing.
 
@@ -52,6 +54,7 @@ def answered(
         on_refusal: hears status and body of a refusal that another request would get again, which would be
             recorded twice.
         on_silence: hears that the request was made and nobody knows what became of it.
+        on_quiet: hears once that the answer is late; it is waited for on.
     """
     if door is None:
         return None
@@ -60,7 +63,8 @@ def answered(
     said: bytes | None = None
     try:
         door.sendall("\r\n".join([*lines, "", ""]).encode() + body)
-        status, said = _said(door)
+        first = _late(door, on_quiet) if on_quiet is not None else b""
+        status, said = _said(door, first)
     except OSError:
         status = NO_STATUS
     finally:
@@ -74,9 +78,21 @@ def answered(
     return None
 
 
-def _said(door: socket) -> tuple[int, bytes | None]:
-    """Status and body of the answer, once all of it is there."""
-    head, ended, first = b"", b"", b""
+def _late(door: socket, on_quiet: Callable[[], None]) -> bytes:
+    """What comes of the answer in its first seconds."""
+    door.settimeout(QUIET_S)
+    try:
+        return door.recv(CHUNK_BYTES)
+    except TimeoutError:
+        on_quiet()
+        return b""
+    finally:
+        door.settimeout(TIMEOUT_S)
+
+
+def _said(door: socket, told: bytes) -> tuple[int, bytes | None]:
+    """Status and body of the answer, once all of it is there; `told`: what has come of it."""
+    head, ended, first = told.partition(b"\r\n\r\n")
     while not ended:
         chunk = door.recv(CHUNK_BYTES)
         if not chunk:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from rm.client.connection import Connection
+from rm.client.submission import submit
 from tests import preloaded
 from tests.certificates import Authority
 from tests.cluster import RMX, raw, until
@@ -184,14 +186,22 @@ def test_when_it_leads_it_answers_itself_and_the_other_waits(pair: Pair) -> None
 
 
 def test_a_daemon_leads_without_the_ports_of_a_leader_that_stands_still(pair: Pair, tmp_path: Path) -> None:
-    """They are of one machine, and it has the ports until it is woken; then it ends, and the doors open."""
+    """They are of one machine, and it has the ports until it is woken; then it ends, and the doors open. Who
+    had been sent to it goes on at the other, with one job for one submission."""
     pair.authority.issue(tmp_path / "cert.pem", tmp_path / "key.pem")
     still = Daemon(tmp_path, "still")
     heir = Daemon(tmp_path, "heir", beside=still)
     try:
         still.start("leads with epoch")
         heir.start("another daemon leads")
+        client = Connection(heir.socket)
+        assert client.get("status")["daemon"]["epoch"]
+        assert client.answers_at.path == still.socket
         still.signal(signal.SIGSTOP)
+        job = submit(client, {"name": "late", "script": "#!/bin/sh\ntrue\n", "user": "root", "chdir": "/"})
+        assert client.answers_at.path == heir.socket
+        assert [one["id"] for one in client.get("jobs")["jobs"]] == [job]
+        client.close()
         until(lambda: heir.says("leads with epoch"), "the other one leads")
         assert heir.says("The daemon leads without it, and tries again")
         still.signal(signal.SIGCONT)

@@ -117,7 +117,13 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_key(
     sent = quick_submit.answered
 
     def lost(
-        door: object, method: str, target: str, headers: dict[str, str], body: bytes, refuse: object
+        door: object,
+        method: str,
+        target: str,
+        headers: dict[str, str],
+        body: bytes,
+        refuse: object,
+        **_: object,
     ) -> None:
         asked.append(headers["Idempotency-Key"])
         assert sent(door, method, target, headers, body)

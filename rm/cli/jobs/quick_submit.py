@@ -11,6 +11,7 @@ import sys
 
 from rm.cli.ending import ended
 from rm.cli.output import note
+from rm.cli.quiet import say_why
 from rm.client.address import Address, find_daemon
 from rm.client.kept_ssh import at_hand
 from rm.client.one_request import answered, opened
@@ -90,7 +91,7 @@ def submitted(address: Address, spec: dict[str, Any], door: socket | None) -> in
         RmError: the daemon refuses it, or cannot be reached.
     """
     key = os.urandom(16).hex()
-    job = _at_once(door, spec, key)
+    job = _at_once(address, door, spec, key)
     if job is None:
         from contextlib import closing
 
@@ -102,7 +103,7 @@ def submitted(address: Address, spec: dict[str, Any], door: socket | None) -> in
     return job
 
 
-def _at_once(door: socket | None, spec: dict[str, Any], key: str) -> int | None:
+def _at_once(address: Address, door: socket | None, spec: dict[str, Any], key: str) -> int | None:
     headers = {"Content-Type": "application/json", "Idempotency-Key": key}
 
     def refuse(status: int, body: bytes) -> None:
@@ -113,7 +114,8 @@ def _at_once(door: socket | None, spec: dict[str, Any], key: str) -> int | None:
         if not (isinstance(error, UsageError) and is_older(error)):  # else it is asked without the field
             raise error
 
-    answer = answered(door, "POST", "/v1/jobs", headers, dumps({"spec": spec}).encode(), refuse)
+    body = dumps({"spec": spec}).encode()
+    answer = answered(door, "POST", "/v1/jobs", headers, body, refuse, on_quiet=lambda: say_why(address))
     if answer is None:
         return None
     try:

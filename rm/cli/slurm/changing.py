@@ -86,7 +86,14 @@ class Changing(Asking):
         target = f"/v1/jobs/{job.job}{what}{'?' if words else ''}{words}"
         body = dumps(fields or {}).encode() if method == "POST" else b""
         headers = JSON if body else {}
-        return answered(opened(self._path), method, target, headers, body, _refuse, _unheard) is not None
+        said = answered(opened(self._path), method, target, headers, body, _refuse, _unheard, self._say_why)
+        return said is not None
+
+    def _say_why(self) -> None:
+        from rm.cli.quiet import say_why
+        from rm.client.address import Address
+
+        say_why(Address("unix", self._path))
 
 
 def _refuse(status: int, body: bytes) -> None:

@@ -1,0 +1,82 @@
+"""A daemon that says nothing: who leads by now, and what it waits for, asked over other connections."""
+
+from __future__ import annotations
+
+import http.client
+import math
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing
+
+from rm.client.address import Address
+from rm.client.failure import failure
+from rm.client.quick_json import loads
+from rm.client.ways import doors
+from rm.client.ways.leader import named_leader
+from rm.errors import RmError, Standby
+
+SILENT_S = 5.0  # so long an answer is waited for before anybody is asked
+WITHIN_S = 5.0  # and so long for what is said then
+
+
+def head_of_answer(
+    connection: http.client.HTTPConnection, timeout_s: float | None, meanwhile: Callable[[], None]
+) -> http.client.HTTPResponse:
+    """The head of the answer; `meanwhile` is called again and again while it does not come.
+
+    Raises:
+        TimeoutError: it has not come within `timeout_s`; None is endless.
+    """
+    sock, until_s = connection.sock, math.inf if timeout_s is None else time.monotonic() + timeout_s
+    assert sock is not None
+    while True:
+        left_s = max(0.001, until_s - time.monotonic())
+        sock.settimeout(min(SILENT_S, left_s))
+        try:
+            response = connection.getresponse()
+        except TimeoutError:
+            if left_s <= SILENT_S:
+                raise
+            meanwhile()
+        else:
+            sock.settimeout(timeout_s)
+            return response
+
+
+def other_leader(silent: Address, known: Iterable[Address]) -> Address | None:
+    """The daemon that leads instead of a silent one, as the `known` ones tell that are not it."""
+    for address in known:
+        leader = who_leads(address) if address != silent else None
+        if leader is not None and leader != silent:
+            return leader
+    return None
+
+
+def who_leads(address: Address) -> Address | None:
+    """The daemon that leads, as the one at `address` tells: itself, or the one that it names. None: it names
+    nobody, or does not answer soon."""
+    try:
+        response, told = _status(address)
+        if response.status >= 400 and isinstance(failure(response.status, told), Standby):
+            return named_leader(address, response)
+        return address
+    except (RmError, OSError, http.client.HTTPException):
+        return None
+
+
+def what_it_waits_for(address: Address) -> str:
+    """A sentence, of a daemon whose database does not answer; "" if that is not why it is silent, or it does
+    not say so soon."""
+    try:
+        response, told = _status(address)
+        return str(loads(told.decode()).get("waiting") or "") if response.status == http.client.OK else ""
+    except (RmError, OSError, http.client.HTTPException, ValueError, AttributeError, RecursionError):
+        return ""
+
+
+def _status(address: Address) -> tuple[http.client.HTTPResponse, bytes]:
+    door = doors.door_to(address)
+    with closing(door.connection(WITHIN_S)) as connection:
+        connection.request("GET", "/v1/status", headers=dict(door.headers))
+        response = connection.getresponse()
+        return response, response.read()
