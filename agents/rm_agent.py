@@ -163,6 +163,9 @@ class Agent:
                     self.streams.serve(data, events)
                 elif kind == "admission":
                     self.admission.serve(data)
+            if self.channel.is_silent() and not self.slow.go_on():
+                sys.stderr.write("The daemon has said nothing for minutes: it is gone, or was cut off.\n")
+                break
             self.streams.look()
             while self.channel.unanswered and not self.channel.behind():
                 self._answer(self.channel.unanswered.popleft())
@@ -176,6 +179,7 @@ class Agent:
 
     def _timeout_s(self):
         times = [
+            self.channel.timeout_s(),
             self.attempts.timeout_s(),
             self.room.timeout_s(),
             self.streams.timeout_s(),

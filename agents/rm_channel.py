@@ -6,6 +6,7 @@ import os
 import re
 import selectors
 import sys
+import time
 import traceback
 
 from rm_spool import SpoolError, sentence_of
@@ -13,6 +14,8 @@ from rm_spool import SpoolError, sentence_of
 LINE_BYTES = 8 << 20
 ID = re.compile(rb'\s*\{\s*"id"\s*:\s*([0-9]{1,18})\s*[,}]')
 AHEAD_BYTES = 4 << 20  # with so much to say no more requests are taken
+SILENT_S = 300.0  # a daemon measures the clock every 30 s; sshd may not notice for hours that it was cut off
+AGAIN_S = 60.0  # when that is looked at again
 OUTPUT_BYTES = 64 << 20  # a daemon so far behind is treated as gone
 
 
@@ -25,6 +28,7 @@ class Channel:
         self.too_long = False  # the rest of such a line is still to come
         self.waiting = self.listening = False
         self.unanswered = collections.deque()  # lines
+        self.heard_at = 0.0  # monotonic
         for fd in (0, 1):
             os.set_blocking(fd, False)
 
@@ -38,6 +42,7 @@ class Channel:
             return None
         if not data:
             return None
+        self.heard_at = time.monotonic()
         *lines, self.inbox = (self.inbox + data).split(b"\n")
         if self.too_long and lines:
             self.too_long = False
@@ -69,9 +74,18 @@ class Channel:
         if self.listening == bool(self.unanswered):
             self.listening = not self.unanswered
             if self.listening:
+                self.heard_at = time.monotonic()
                 self.selector.register(0, selectors.EVENT_READ, ("requests", None))
             else:
                 self.selector.unregister(0)
+
+    def is_silent(self):
+        """Has nothing come for so long that nobody is there? To be asked when all that came was read."""
+        return self.listening and time.monotonic() - self.heard_at >= SILENT_S
+
+    def timeout_s(self):
+        left_s = self.heard_at + SILENT_S - time.monotonic()
+        return (left_s if left_s > 0 else AGAIN_S) if self.listening else None
 
     def flush(self):
         """Write what the pipe takes; False when the daemon is gone."""

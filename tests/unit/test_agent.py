@@ -88,6 +88,24 @@ def test_a_task_that_ends_before_its_start_is_heard_of_has_not_started_after_its
     assert end["started_us"] <= end["ended_us"]
 
 
+def test_an_agent_that_hears_nothing_of_its_daemon_ends_and_its_tasks_do_not(
+    start: Start, tmp_path: Path
+) -> None:
+    """Its sshd may not notice for hours that the link was cut, and there is another agent meanwhile."""
+    files = tmp_path / "agents"
+    shutil.copytree(AGENTS, files, ignore=shutil.ignore_patterns("__pycache__"))
+    patient = (files / "rm_channel.py").read_text()
+    (files / "rm_channel.py").write_text(patient.replace("SILENT_S = 300.0", "SILENT_S = 1.0"))
+    agent = start()
+    agent.launch(SH + "until [ -e go ]; do sleep 0.02; done", chdir=str(agent.state))
+    agent.end()
+    assert start(files=files).process.wait(WAIT_S) == 0
+    successor = start()
+    assert successor.tasks()[0]["state"] == "running"
+    (successor.state / "go").touch()
+    assert successor.event("exit", job=1)["code"] == 0
+
+
 def test_a_task_that_was_never_started_has_not_run(agent: Agent) -> None:
     agent.launch(SH + "echo", hold=True)
     agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel")
