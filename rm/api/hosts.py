@@ -77,8 +77,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     `nics`: its network interfaces, the one that carries jobs' traffic first. `unenforced` is what its kernel
     cannot limit for a job: memory, cpus, processes, ipc, gpus; `unshaped` what it cannot do to the traffic of
     jobs: classes, bursts; `containers` its runtime of them. `machine` is what it runs on (x86_64), `kernel`
-    the release, which runs since `booted_us`. `since_us`: the last change of `state`. `unwritable`: it is
-    drained since its spool cannot be written, until it can. `free` and `jobs` are there in lists;
+    the release, which runs since `booted_us`. `since_us`: its agent's last hello, or since when it does not
+    answer. `drained_us`: since when it is drained, 0 where that is not known. `unwritable`: it is drained
+    since its spool cannot be written, until it can. `free` and `jobs` are there in lists;
     `variables`, text or JSON by name, for administrators who ask for them."""
 
     name: str
@@ -97,6 +98,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     features: Sequence[str] = ()
     state: State
     drained_by: str
+    drained_us: int = 0
     unwritable: bool
     reason: str
     boot_id: str

@@ -291,6 +291,7 @@ def host_of(host: core_host.Host, variables: bool = False) -> Host:
         features=sorted(host.all_features),
         state=host.state.value,
         drained_by=host.drained_by,
+        drained_us=host.drained_us,
         unwritable=host.unwritable,
         reason=host.reason,
         boot_id=host.boot_id,

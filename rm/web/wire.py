@@ -191,6 +191,7 @@ _HOST_FIELDS = tuple(f.name for f in dataclasses.fields(Host))
 _OBSERVED = (
     "state",
     "drained_by",
+    "drained_us",
     "unwritable",
     "reason",
     "boot_id",

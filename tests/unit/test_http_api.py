@@ -133,7 +133,7 @@ def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
     assert shape(hosts.Host).keys() - {"free", "jobs", "schedulable"} == shape(Host).keys()
     assert shape(hosts.Gpu) == shape(Gpu)
     assert shape(reasons.Schedule) == shape(Schedule)
-    observed = ["state", "drained_by", "reason", "boot_id", "agent_version", "since_us"]
+    observed = ["state", "drained_by", "drained_us", "reason", "boot_id", "agent_version", "since_us"]
     observed += ["found", "nics", "unenforced", "unshaped", "unwritable", "containers"]
     observed += ["machine", "kernel", "booted_us"]
     assert shape(hosts.HostRequest) == shape(Host, *observed) | {"zone": "default", "address": ""}

@@ -287,18 +287,24 @@ def test_only_the_drain_of_a_full_host_ends_with_room_on_its_disk() -> None:
     assert not drained(ev.HostResumed("h1", "root"))
 
 
-def test_since_when_a_host_is_drained_or_takes_jobs_again_is_kept() -> None:
+def test_since_when_a_host_is_drained_is_kept_apart_from_its_agents_hello() -> None:
     world = World(ALONE)
 
-    def since(*events: ev.Event) -> int:
+    def since(*events: ev.Event) -> tuple[int, int]:
         world.now_us += 7
         world.do(*events)
-        return world.now_us - world.state.hosts["h1"].since_us
+        host = world.state.hosts["h1"]
+        return host.drained_us and world.now_us - host.drained_us, world.now_us - host.since_us
 
-    assert since(ev.HostDrained("h1", "ann", "disk")) == 0
-    assert since(ev.HostDrained("h1", "ann", "disk")) == 7
-    assert since(ev.HostDrained("h1", "ann", "fan")) == 0
-    assert since(ev.HostResumed("h1", "ann")) == 0
+    world.do(ev.HostUp("h1", "boot", "1"))
+    assert since(ev.HostDrained("h1", "ann", "disk")) == (0, 7)
+    assert since(ev.HostDrained("h1", "ann", "disk")) == (7, 14)
+    assert since(ev.HostDrained("h1", "ann", "fan")) == (0, 21)
+    assert since(ev.HostUp("h1", "boot", "1")) == (7, 0)
+    assert since(ev.HostAdded(builders.host("h1"))) == (14, 7)
+    assert since(ev.HostDown("h1", "silent")) == (21, 0)
+    assert since(ev.HostResumed("h1", "ann")) == (0, 7)
+    assert world.state.hosts["h1"].drained_us == 0
 
 
 def test_a_job_that_fills_one_host_after_the_other_waits_longer_each_time_and_says_why() -> None:

@@ -230,6 +230,25 @@ def test_silent_jobs_of_the_plan_are_watched_from_outside(house: House) -> None:
     assert house.hosts.untaken("regulate") == []
 
 
+def test_who_drains_or_resumes_a_host_has_its_jobs_watched_and_told_nothing_anew(house: House) -> None:
+    for job in (1, 2, 3):
+        house.run(job)
+    house.see(pair())
+    for job in (1, 3):
+        house.report(job, [0, 0, 5_000, 100_000, 0, None])
+    house.settle()
+    house.clock.us += module.SILENT_US
+    for host in ("a", "b"):
+        house.hosts.take("regulate", host)
+        house.hosts.take("schedule", host)
+    drain = ev.HostDrained("b", "ann", "fan")
+    for event in (drain, ev.HostResumed("b", "ann"), drain):
+        house.clock.us += 1
+        house.do(event)
+        house.see(pair())
+    assert [house.hosts.untaken(method) for method in ("regulate", "schedule")] == [[], []]
+
+
 def test_a_job_without_a_profile_gets_one_and_tries_again_when_it_is_unclear(house: House) -> None:
     house.run(1, traffic=None)
     house.see()

@@ -56,7 +56,12 @@ def world(daemon: Daemon, rmx: Rmx) -> None:
     for name in ("h1", "h2"):
         hosts[name] = dataclasses.replace(hosts[name], partitions=("fast",))
     hosts["h3"] = builders.host(
-        "h3", drained_by="bad disk (alice)", state=HostState.DRAINED, machine="x86_64", kernel="6.1.0"
+        "h3",
+        drained_by="bad disk (alice)",
+        drained_us=1_700_000_000_000_000,
+        state=HostState.DRAINED,
+        machine="x86_64",
+        kernel="6.1.0",
     )
 
 

@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from rm.cli.shown import moment
 from rm.cli.slurm.hosts.sinfo_columns import COLUMNS
 from rm.core.model.host import HostState
 from tests import builders
@@ -184,3 +185,18 @@ def test_who_drained_a_host_stands_apart_from_why(
     inventory = daemon.service.inventory
     inventory["h3"] = dataclasses.replace(inventory["h3"], drained_by=said)
     assert slurm("sinfo", "-R", "-h", "-o", "%E|%u").out == f"{reason}|{who}\n"
+
+
+def test_since_when_a_host_is_drained_is_shown_where_it_is_known(slurm: Slurm, daemon: Daemon) -> None:
+    inventory, then_us = daemon.service.inventory, 1_000_000_000_000_000
+    then = moment(then_us)
+    hello = dataclasses.replace(inventory["h3"], since_us=then_us + 5_000_000)
+    for drained_us, said in ((then_us, then), (0, "Unknown")):
+        inventory["h3"] = dataclasses.replace(hello, drained_us=drained_us)
+        assert slurm("sinfo", "-R", "-h", "-o", "%H").out == f"{said}\n"
+        assert f"Reason=bad disk [alice@{said}]" in slurm("scontrol", "show", "node", "h3").out
+        found = {host["name"]: host for host in json.loads(slurm("sinfo", "--json").out)["nodes"]}
+        assert found["h3"]["reason_changed_at"] == drained_us // 1_000_000
+    down = dataclasses.replace(hello, drained_by="", state=HostState.DOWN, reason="silent", since_us=then_us)
+    inventory["h3"] = down
+    assert slurm("sinfo", "-R", "-h", "-o", "%H").out == f"{then}\n"

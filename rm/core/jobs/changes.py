@@ -92,12 +92,11 @@ class Context:
         self.changes.actions.append(action)
 
     def put_host(self, host: Host) -> None:
-        """A new version of a host: what fits, and what is aligned, may have changed. Who drains or resumes it
-        changes its state, as it is shown."""
+        """A new version of a host: what fits, and what is aligned, may have changed."""
         state = self.state
         old = state.hosts.get(host.name)
         if old is not None and old.drained_by != host.drained_by:
-            host = replace(host, since_us=self.now_us)
+            host = replace(host, drained_us=self.now_us if host.drained_by else 0)
         state.hosts[host.name] = host
         state.recount(host.name)
         state.capacity_version += 1

@@ -66,7 +66,8 @@ class Host(WithFeatures):
     interface that carries job traffic. `login` is the SSH user the daemon connects as.
     cpus, mem_bytes, gpus, nic_bps and interface left at zero or empty are filled in by what
     the agent finds; `found` names these fields, which each hello of the agent renews.
-    `reason` says, by one sentence, why the state is not UP.
+    `reason` says, by one sentence, why the state is not UP. `since_us` is of its agent's last hello, or
+    since when it does not answer: what was sent to the agent before may be gone.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Host(WithFeatures):
     features: tuple[str, ...] = ()  # declared
     state: HostState = HostState.UNKNOWN
     drained_by: str = ""  # sentence with who and why; "" = not drained
+    drained_us: int = 0  # since when; 0 = not drained, or by a version that did not keep it
     unwritable: bool = False  # drained because it cannot write its spool: that ends when it can
     reason: str = ""
     boot_id: str = ""

@@ -121,6 +121,7 @@ def host_row(host: Host) -> HostRow:
     free = host.free
     gpus = len(host.gpus)
     parts = dict.fromkeys(filter(None, (host.reason, host.drained_by)))
+    since_us = host.drained_us if host.state in ("DRAINING", "DRAINED") else host.since_us
     return HostRow(
         name=shown(host.name),
         full=host.name,
@@ -132,5 +133,5 @@ def host_row(host: Host) -> HostRow:
         link=rate(host.nic_bps) if host.nic_bps else "–",
         jobs=tuple(host.jobs or ()),
         reason=shown("; ".join(parts), 300),
-        since=moment(host.since_us or None),
+        since=moment(since_us or None),
     )

@@ -15,6 +15,7 @@ from rm.cli.slurm.hosts.listed import (
     gres_used,
     mem_taken_bytes,
     reason_of,
+    reason_us,
     state_of,
     who_of,
 )
@@ -339,7 +340,7 @@ def _host(host: Host, details: bool) -> Record:
         "ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s",
     ]
     if reason := reason_of(host):
-        lines.append(f"Reason={reason} [{who_of(host)}@{moment(host.since_us)}]")
+        lines.append(f"Reason={reason} [{who_of(host)}@{moment(reason_us(host), 'Unknown')}]")
     return lines
 
 

@@ -75,6 +75,11 @@ def who_of(host: Host) -> str:
     return _drained(host)[1] or ("rm" if host.reason else "")
 
 
+def reason_us(host: Host) -> int | None:
+    """Since when it takes no jobs; None where that is not known."""
+    return (host.drained_us if host.drained_by else host.since_us) or None
+
+
 def _drained(host: Host) -> tuple[str, str]:
     """Why it is drained, and by whom: `disk (ann)`, `drained by ann`, or rm's own sentence."""
     said = host.drained_by

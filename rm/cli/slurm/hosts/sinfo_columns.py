@@ -10,6 +10,7 @@ from rm.cli.slurm.hosts.listed import (
     gres_used,
     mem_taken_bytes,
     reason_of,
+    reason_us,
     state_of,
     who_of,
 )
@@ -75,7 +76,7 @@ def state_short(host: Host) -> str:
 
 
 def _reason_moment(host: Host) -> str:
-    return moment(host.since_us) if reason_of(host) else "Unknown"
+    return moment(reason_us(host) if reason_of(host) else None, "Unknown")
 
 
 def _who(host: Host) -> str:

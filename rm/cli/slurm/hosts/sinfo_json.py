@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from rm.cli.slurm.hosts.listed import cpus_taken, gres_of, mem_taken_bytes, reason_of, state_of, who_of
+from rm.cli.slurm.hosts.listed import (
+    cpus_taken,
+    gres_of,
+    mem_taken_bytes,
+    reason_of,
+    reason_us,
+    state_of,
+    who_of,
+)
 from rm.cli.slurm.jobs import size
 from rm.units import MIB
 
@@ -52,7 +60,7 @@ def _host(host: Host) -> dict[str, Any]:
         "tres": ",".join([*tres, *([f"gres/gpu={len(host.gpus)}"] if host.gpus else [])]),
         "tres_used": ",".join([*used, *([f"gres/gpu={used_gpus}"] if used_gpus else [])]) or None,
         "reason": reason,
-        "reason_changed_at": (host.since_us or 0) // 1_000_000 if reason else 0,
+        "reason_changed_at": (reason_us(host) or 0) // 1_000_000 if reason else 0,
         "reason_set_by_user": who_of(host) or None,
         "slurmd_version": host.agent_version or None,
     }

@@ -76,6 +76,7 @@ def _host_added(ctx: Context, e: ev.HostAdded) -> None:
             nics=old.nics,
             state=old.state,
             drained_by=old.drained_by,
+            drained_us=old.drained_us,
             unwritable=old.unwritable,
             reason=old.reason,
             boot_id=old.boot_id,
