@@ -163,8 +163,8 @@ ROUTES: Sequence[Route] = (
           query=(
               Parameter("user", str, "of one user", ""),
               Parameter("name", str, "of one name", ""),
-              Parameter("state", str, "names or short codes, with commas; of an array then the elements without "
-                        "jobs of their own, if PENDING is among them", ""),
+              Parameter("state", str, "names or short codes, with commas; of an array then the elements "
+                        "without jobs of their own, if PENDING is among them", ""),
           ), who=Who.USER),
     Route("GET", "/v1/jobs/{id}", "job", "One job; script, arguments and environment for its owner and "
           "administrators.", jobs.WholeJob, query=(ONE,)),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
 from rm.client.address import Address
-from rm.client.failure import ConnectionClosed, Interrupted, LedElsewhere, Unanswered, failure
+from rm.client.failure import ConnectionClosed, Interrupted, LedElsewhere, PerhapsHeard, Unanswered, failure
 from rm.client.ways import doors
 from rm.client.ways.leader import named_leader
 from rm.client.ways.silence import head_of_answer, other_leader, what_it_waits_for
@@ -131,14 +131,16 @@ class Connection:
         `wherever` it is. A standby has done nothing of what it was asked, and closes its door for a moment
         when its turn has come."""
         since: float | None = None
+        stood_by = False
         while True:
             self.asked_again = since is not None
             try:
                 return ask()
             except (StoreUnavailable, Unreachable) as error:
-                wherever = wherever or isinstance(error, Standby)
+                stood_by = stood_by or isinstance(error, Standby)
                 waits = not isinstance(error, Unreachable) or isinstance(error, Standby)
-                if not waits and not (wherever and self._was_here()):
+                anew = wherever or (stood_by and not isinstance(error, PerhapsHeard))
+                if not waits and not (anew and self._was_here()):
                     raise
                 now = time.monotonic()
                 if since is None:
@@ -281,7 +283,7 @@ class Connection:
             try:
                 response = self._ask(method, target, body, timeout_s, key, headers)
             except LedElsewhere:
-                if method == "POST" and not key:
+                if (method == "POST" and not key) or query.get("signal"):  # it would come twice
                     raise
                 self.asked_again = followed = True
                 continue

@@ -7,19 +7,23 @@ from rm.client.quick_json import loads
 from rm.errors import RmError, Unreachable, as_told
 
 
-class ConnectionClosed(Unreachable):
+class PerhapsHeard(Unreachable):
+    """The request may have been carried out."""
+
+
+class ConnectionClosed(PerhapsHeard):
     """Before the answer came."""
 
 
-class Unanswered(Unreachable):
+class Unanswered(PerhapsHeard):
     """In the time that was given for it."""
 
 
-class LedElsewhere(Unreachable):
+class LedElsewhere(PerhapsHeard):
     """The daemon that was asked says nothing, and another one leads by now."""
 
 
-class Interrupted(Unreachable):
+class Interrupted(PerhapsHeard):
     """In the middle of an answer."""
 
 

@@ -143,3 +143,31 @@ def test_a_standby_whose_turn_has_come_is_waited_for_though_its_door_is_closed(
     assert len(pauses) == 2
     for listener in listeners:
         listener.close()
+
+
+def test_a_signal_that_may_have_been_heard_is_sent_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The standby that was asked first has done nothing; who leads then may have sent it on."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "rm.sock"))
+    listener.listen()
+    standby = b'{"version":1,"error":{"kind":"Standby","message":"This daemon waits.","hint":""}}'
+    waits = b"HTTP/1.1 503 Waits\r\nContent-Length: %d\r\n\r\n%s" % (len(standby), standby)
+    asked: list[bytes] = []
+
+    def serve() -> None:
+        for answer in (waits, b"", b"", b""):
+            peer, _ = listener.accept()
+            with peer:
+                asked.append(peer.recv(65536).split()[0])
+                peer.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    monkeypatch.setattr("rm.client.connection.time.sleep", lambda seconds: None)
+    client = Connection(str(tmp_path / "rm.sock"))
+    with pytest.raises(Unreachable, match="closed the connection"):
+        client.delete("jobs", 1, signal=10)
+    client.close()
+    assert asked == [b"DELETE", b"DELETE"]
+    listener.close()
