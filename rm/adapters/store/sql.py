@@ -206,9 +206,7 @@ class SqlStore(SqlLease):
     ) -> list[Job]:
         columns, query = schema.jobs.c, statements.JOBS
         if states is not None:
-            within = columns.state.in_([s.value for s in states])
-            rests = by_rests and JobState.CANCELLED in states
-            query = query.where(within | statements.DROPPED if rests else within)
+            query = query.where(statements.in_states(states, by_rests))
         if user is not None:
             query = query.where(columns.user_name == user)
         if name is not None:

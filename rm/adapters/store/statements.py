@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 from typing import Any, cast
 
@@ -48,14 +49,21 @@ from rm.adapters.store.schema import (
     tokens,
     zones,
 )
+from rm.core.model.job import JobState
 
 JOBS = select(jobs.c.id, jobs.c.body, job_specs.c.body.label("spec")).join_from(jobs, job_specs)
 _elements = jobs.alias("elements")
 HAS_ELEMENTS = exists().where(_elements.c.spec_id == jobs.c.id, _elements.c.id != jobs.c.id)
 # arrays of which elements were cancelled before they started: a text in JSON cannot hold these quotes
 _BODY = jobs.c.body
-DROPPED = jobs.c.array_task.is_(None) & _BODY.like('%"dropped":"%') & _BODY.not_like('%"dropped":""%')
+_DROPPED = jobs.c.array_task.is_(None) & _BODY.like('%"dropped":"%') & _BODY.not_like('%"dropped":""%')
 _OWN = select(jobs.c.user_name).join_from(jobs, job_specs, job_specs.c.id == jobs.c.id)
+
+
+def in_states(states: Collection[JobState], by_rests: bool) -> ColumnElement[bool]:
+    """`by_rests`: also arrays of which elements are in one of these states that have no jobs of their own."""
+    within = jobs.c.state.in_([state.value for state in states])
+    return within | _DROPPED if by_rests and JobState.CANCELLED in states else within
 
 
 class _Octets(FunctionElement[int]):
