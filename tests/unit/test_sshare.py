@@ -76,5 +76,23 @@ def test_the_long_form_has_limits_of_minutes_and_what_runs_may_still_use(
 
 
 def test_what_it_does_not_know_is_refused(slurm: Slurm) -> None:
-    refused = slurm("sshare", "--format=Account")
+    refused = slurm("sshare", "--partition")
     assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
+
+
+def test_the_fields_are_chosen_by_their_names(slurm: Slurm) -> None:
+    asked = "--format=account%-8,user%5,fair,id,normu"
+    assert slurm("sshare", "-a", "-A", "pawns", asked).out.splitlines() == [
+        "Account   User  FairShare     ID   NormUsage ",
+        "-------- ----- ---------- ------ ----------- ",
+        "  pawns                             0.000000 ",
+        "   pawns   eve   1.000000           0.000000 ",
+    ]
+    assert slurm("sshare", "-hP", "-U", "-u", "ann", "-o", "user,rawusage").out == "ann|600\n"
+    assert slurm("sshare", "-e").out.split() == [
+        "Account", "Cluster", "EffectvUsage", "FairShare", "GrpTRESMins", "GrpTRESRaw", "ID", "LevelFS",
+        "NormShares", "NormUsage", "Partition", "RawShares", "RawUsage", "TRESRunMins", "User",
+    ]  # fmt: skip
+    for wrong in ("nosuch", "user%", "user%x", "%5"):
+        refused = slurm("sshare", "-o", wrong)
+        assert (refused.code, 'Invalid field requested: "' in refused.err) == (1, True)

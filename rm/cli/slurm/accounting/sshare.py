@@ -26,6 +26,8 @@ OPTIONS = Options(
         "all/a",
         OPTION,
         ALIAS,
+        "format/o=",
+        "helpformat/e",
         "long/l",
         "noheader/hn",
         "parsable/p",
@@ -34,7 +36,7 @@ OPTIONS = Options(
         "Users/U",
     ),
     ignored=("verbose/v",),
-    refused=("partition/m", "format/o=", "json", "yaml"),
+    refused=("partition/m", "json", "yaml"),
     variables=VARIABLES,
 )
 # with their widths: to the left where that is negative
@@ -42,6 +44,11 @@ SHORT = {"Account": -20, "User": 10, "RawShares": 10, "NormShares": 11, "RawUsag
          "FairShare": 10}  # fmt: skip
 LONG = {"Account": -20, "User": 10, "RawShares": 10, "NormShares": 11, "RawUsage": 11, "NormUsage": 11,
         "EffectvUsage": 13, "FairShare": 10, "LevelFS": 10, "GrpTRESMins": 30, "TRESRunMins": 30}  # fmt: skip
+# all that --format names, in the order of --helpformat
+FIELDS = ("Account", "Cluster", "EffectvUsage", "FairShare", "GrpTRESMins", "GrpTRESRaw", "ID", "LevelFS",
+          "NormShares", "NormUsage", "Partition", "RawShares", "RawUsage", "TRESRunMins", "User")  # fmt: skip
+UNKNOWN = {"Cluster": 10, "GrpTRESRaw": 30, "ID": 6, "Partition": 12}  # to rm: their cells are empty
+OF_LIMITS = {"GrpTRESMins", "TRESRunMins"}
 
 
 def run(words: Sequence[str]) -> int:
@@ -49,12 +56,18 @@ def run(words: Sequence[str]) -> int:
     options = given.options
     if given.operands:
         raise UsageError(f"Unrecognized option: {given.operands[0]}.", "Name users with --users=NAME,…")
+    if "helpformat" in options:
+        for start in range(0, len(FIELDS), 4):
+            print(" ".join(f"{name:<17}" for name in FIELDS[start : start + 4]))
+        return 0
+    usual = LONG if "long" in options else SHORT
+    columns = chosen(options["format"]) if options.get("format") else [*usual.items()]
     say_cluster(given)
     from rm.client import Client
 
     with Client() as client:
         found = client.sharing.shares()
-        of_limits = _of_limits(client) if "long" in options else {}
+        of_limits = _of_limits(client) if OF_LIMITS & {name for name, _ in columns} else {}
     accounts, users = given.words("accounts"), given.words("users")
     if not users and "all" not in options:
         users = frozenset({place.here.user()})
@@ -64,22 +77,41 @@ def run(words: Sequence[str]) -> int:
         if (not accounts or one.account in accounts)
         and (one.user in users or not users if one.user else "Users" not in options)
     ]
-    columns = LONG if "long" in options else SHORT
     whole = found[0].used if found else 0.0
     rows: list[Mapping[str, str]] = [
         {**cells(one, whole), **of_limits.get((one.account, one.user), {})} for one in shown
     ]
     parsable = "parsable" in options or "parsable2" in options
     if "noheader" not in options:
-        rows.insert(0, {name: name for name in columns})
-        if not parsable:
-            rows.insert(1, {name: "-" * abs(width) for name, width in columns.items()})
-    for row in rows:
+        rows.insert(0, {name: name for name, _ in columns})
+    for number, row in enumerate(rows):
+        texts = [row.get(name, "") for name, _ in columns]
         if parsable:
-            print("|".join(row.get(name, "") for name in columns) + ("|" if "parsable" in options else ""))
-        else:
-            print("".join(_fit(row.get(name, ""), columns[name]) + " " for name in columns))
+            print("|".join(texts) + ("|" if "parsable" in options else ""))
+            continue
+        print("".join(_fit(text, width) + " " for text, (_, width) in zip(texts, columns, strict=True)))
+        if not number and "noheader" not in options:
+            print("".join("-" * abs(width) + " " for _, width in columns))
     return 0
+
+
+def chosen(text: str) -> list[tuple[str, int]]:
+    """`account%30,fair` as names of columns and their widths: of each word the first that begins so.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found, usual = [], {**LONG, **UNKNOWN}
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        begins, percent, width = word.partition("%")
+        name = next((one for one in FIELDS if begins and one.lower().startswith(begins.lower())), "")
+        number = width.removeprefix("-")
+        if not name or (percent and not (number.isascii() and number.isdecimal() and len(number) < 5)):
+            raise UsageError(
+                f'Invalid field requested: "{word:.80}"', "`sshare --helpformat` lists the fields."
+            )
+        found.append((name, int(width) if percent else usual[name]))
+    return found
 
 
 def cells(one: Share | Listed, whole: float) -> Mapping[str, str]:
