@@ -70,7 +70,7 @@ def load(
         values[key] = value
         origins[key] = "--" + key.rpartition(".")[2].replace("_", "-")
     try:
-        config = resolve(_convert(values, origins), env, euid)
+        config = resolve(_convert(values), env, euid)
     except ConfigError as error:
         raise ConfigError(located(error.what, origins, values), error.hint) from None
     shown = {key: origins.get(key, "default") for key, _ in flatten(config)}
@@ -83,7 +83,7 @@ def load_config(
     return load(path, env, flags).config
 
 
-def _convert(values: Mapping[str, Any], origins: Mapping[str, str]) -> Config:
+def _convert(values: Mapping[str, Any]) -> Config:
     tree: dict[str, Any] = {}
     for key, value in values.items():
         *parents, last = key.split(".")
@@ -95,15 +95,14 @@ def _convert(values: Mapping[str, Any], origins: Mapping[str, str]) -> Config:
         return convert(tree, Config)
     except msgspec.ValidationError as error:
         path, what = in_words(error)
-        key = path.partition("[")[0]
-        where = f"{key} ({origins.get(key, 'rm.toml')})"
+        key = path.partition("[")[0]  # `load` says where it was set
         if words := _words_of(key):
             value = values.get(key)
             raise ConfigError(
-                f"{where}: {value!r:.60} is not one of its words.", did_you_mean(str(value), words)
+                f"{key}: {value!r:.60} is not one of its words.", did_you_mean(str(value), words)
             ) from None
         unit = UNITS.get(key.rpartition("_")[2])
-        raise ConfigError(f"{where}: {what}.", f"It is in {unit}." if unit else "") from None
+        raise ConfigError(f"{key}: {what}.", f"It is in {unit}." if unit else "") from None
 
 
 def _words_of(key: str) -> tuple[str, ...]:

@@ -147,10 +147,10 @@ def test_the_tours_configuration_and_its_lab_agree_on_where_they_are(
         ("[jubs]\n", r"no section \[jubs\]"),
         (
             "[jobs]\n\ngrace_s = 'long'\n",
-            r"jobs\.grace_s \(.*rm\.toml:3\): expected a number, got text\. .*seconds",
+            r"jobs\.grace_s \([^()]*rm\.toml:3\): expected a number, got text\. .*seconds",
         ),
-        ("[jobs]\ngrace_s = inf\n", r"jobs\.grace_s \(.*rm\.toml:2\): expected a number <= 1"),
-        ("\n[daemon]\nsocket = ['a']\n", r"daemon\.socket \(.*rm\.toml:3\): expected text, got a list"),
+        ("[jobs]\ngrace_s = inf\n", r"jobs\.grace_s \([^()]*rm\.toml:2\): expected a number <= 1"),
+        ("\n[daemon]\nsocket = ['a']\n", r"daemon\.socket \([^()]*rm\.toml:3\): expected text, got a list"),
         ("[jobs]\ngrace_s = -1\n", r"jobs\.grace_s .*>= 0"),
         ("[jobs\n", r"rm\.toml:1 is not valid TOML"),
         ("[jobs]\n[ssh]\n[jobs]\n", r"rm\.toml:3 is not valid TOML: \[jobs\] is there twice\."),
