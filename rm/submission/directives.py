@@ -192,7 +192,7 @@ def supported(option: Option, value: Any, where: str, remarks: Remarks) -> dict[
         remarks.warnings.append(f"{said} and was ignored.")
         return {}
     if option.support == TOLD:
-        remarks.warnings.append(f"{said}: the job finds it in its environment, and it has no other effect.")
+        remarks.warnings.append(f"{said}: it is only told to the job, in its environment.")
     return {option.key: value}
 
 
