@@ -183,6 +183,13 @@ def test_what_srun_ran_is_a_line_of_its_own(slurm: Slurm, daemon: Daemon) -> Non
         f"2.3|runs|RUNNING|0:0|h1|1|0|{begun}|Unknown",
     ]
     assert slurm(*words, "-j2.1").out == f"2.1|bad|FAILED|3:0|h1|1|1|{begun}|1970-01-01T00:00:08\n"
+    for named, lines in {
+        "2.1,1": ["1", "1.batch", "2.1"],  # the step of one job hides nothing of another
+        "2.1,2": ["2", "2.batch", "2.0", "2.1", "2.2", "2.3"],
+        "2.1,3_1": ["2.1", "3_1", "3_1.batch"],
+        "2.1,3_1.batch": ["2.1", "3_1.batch"],
+    }.items():
+        assert slurm("sacct", "-nP", "-oJobID", f"-j{named}").out.split() == lines
     assert len(slurm(*words, "-X", "-j2").out.splitlines()) == 1
     # a code is more than any signal; where the script runs for each task, the tasks are the step
     assert slurm("sacct", "-nPX", "-oDerivedExitCode", "-j2").out == "3:0\n"

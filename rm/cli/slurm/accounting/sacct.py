@@ -96,9 +96,16 @@ def run(words: Sequence[str]) -> int:
         return 0
     names = {field.name for field, _ in fields}
     typed = _lines_typed(jobs) if SUBMIT_LINE in names else {}
-    wants = "allocations" not in options or _steps_named(given) or "DerivedExitCode" in names
+    named = [(_id(word), word.partition(".")[2]) for word in split_ids(given.all.get("jobs", ""))]
+    wants = "allocations" not in options or any(step for _, step in named) or "DerivedExitCode" in names
     steps = steps_of(jobs) if wants else {}
-    lines = [line for job in jobs for line in _lines(job, steps.get(job.id, ()), given, typed)]
+    lines = [
+        line
+        for job in jobs
+        for line in _lines(
+            job, steps.get(job.id, ()), _steps_named(job, named), "allocations" in options, typed
+        )
+    ]
     if "json" in options:
         import json
 
@@ -191,16 +198,26 @@ def steps_of(jobs: Iterable[Job]) -> dict[int, list[JobStep]]:
     return found
 
 
-def _steps_named(given: Given) -> frozenset[str]:
-    return frozenset(word.partition(".")[2] for word in split_ids(given.all.get("jobs", "")) if "." in word)
+def _steps_named(job: Job, named: Sequence[tuple[JobId, str]]) -> frozenset[str]:
+    """Those of the job, of ids with the step behind each; none if the job is meant as a whole."""
+    task = job.array_task
+    steps = frozenset(
+        step
+        for one, step in named
+        if one.job == job.id
+        or (one.job == job.array_job and task is not None and (not one.tasks or mask(one.tasks) >> task & 1))
+    )
+    return frozenset() if "" in steps else steps
 
 
-def _lines(job: Job, steps: Sequence[JobStep], given: Given, typed: Mapping[int, str]) -> Iterator[Line]:
-    """The job, and once it has started its script as a step, and what `srun` ran."""
-    named = _steps_named(given)
+def _lines(
+    job: Job, steps: Sequence[JobStep], named: frozenset[str], alone: bool, typed: Mapping[int, str]
+) -> Iterator[Line]:
+    """The job, once it has started its script as a step, and what `srun` ran; or the steps that are named.
+    `alone`: nothing but the job."""
     if not named:
         yield Line(job, derived=derived_exit(job, steps), typed=typed.get(job.array_job or job.id, ""))
-    if named or "allocations" not in given.options:
+    if named or not alone:
         if (STEP in named or not named) and job.started_us is not None:
             yield Line(job, STEP)
         for step in steps:
