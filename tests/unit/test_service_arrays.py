@@ -14,13 +14,17 @@ from rm.adapters.store.memory import MemoryStore
 from rm.arrays import mask
 from rm.core.jobs import events as ev
 from rm.core.jobs.handlers import updating
-from rm.core.jobs.lifecycle import IllegalTransition
+from rm.core.jobs.lifecycle import Changes, IllegalTransition, Rules, apply
+from rm.core.jobs.state import ClusterState
 from rm.core.model.asked.array import Array
 from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import ReasonCode
+from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle, Outcome
+from rm.core.scheduling.engine import Policies
 from rm.daemon.services.array_elements import PART, gone
+from rm.daemon.services.reasons import Reasons, with_reason
 from rm.errors import Conflict, ImpossibleRequest, NotFound, UsageError
 from tests import builders
 from tests.fakes import PATIENCE_S
@@ -333,6 +337,34 @@ def test_who_cancels_what_waits_does_not_end_elements_that_run(house: House) -> 
     assert (cancel(S.PENDING).dropped, cancel(S.PENDING).running) == ("4-5", "2-3")
     assert [element(house, array, task).state for task in (2, 3)] == [S.CONFIGURING, S.CONFIGURING]
     assert asyncio.run(house.service.reading.job(later)).state is S.CANCELLED
+
+
+def test_why_elements_were_cancelled_is_not_said_of_those_that_wait(house: House) -> None:
+    house.do(ev.HostUp("h1", "boot", "1"))
+    array = submit(house, "0-5")
+    house.do(ev.CancelRequested(array, "alice", "2-5"), ev.HostDrained("h1", "ann", "disk"))
+    house.do(ev.RequeueRequested(array, "alice", "0-1"))
+    for task in (0, 1):
+        end(house, array, task)
+    record = asyncio.run(house.service.reading.job(array))
+    assert (record.array and record.array.requeued, record.reason) == ("0-1", None)
+    listed, reasons = asyncio.run(
+        house.service.reading.jobs_and_reasons(
+            states=frozenset(), user="", name="", limit=0, everything=False
+        )
+    )
+    assert [reasons.of_job(job) for job in listed if job.id == array] == [None]
+    [row] = read_rows((job, reasons.of_job(job), "") for job in listed if job.id == array)
+    assert [(line.array_rest, line.reason) for line in row.lines()] == [("2-5", "Cancelled")]
+
+
+def test_before_a_pass_has_said_why_elements_wait_nothing_is_said_of_them() -> None:
+    state = ClusterState()
+    for event in (ev.JobSubmitted(1, builders.spec(array="0-3")), ev.CancelRequested(1, "alice", "2-3")):
+        apply(state, event, 5, Rules(), Changes())
+    policies = Policies(load("queue", "fifo"), load("placement", "first_fit"), load("comm", "none"))
+    cycle, record = Cycle(state, policies, Rules()), state.jobs[1]
+    assert (Reasons.of(cycle).of_job(record), with_reason(cycle, record, 5).reason) == (None, None)
 
 
 def test_an_array_is_found_by_its_elements_that_were_cancelled_before_they_started(house: House) -> None:

@@ -101,9 +101,8 @@ def begin(ctx: Changing, array_id: int, task: int, job_id: int) -> Job:
     job = ctx.put(replace(element_of(array, task, job_id), waited=waited))
     left = ctx.state.jobs[array_id]
     if not left.ready and array_id in ctx.state.pending:
-        ctx.state.enqueue(
-            array_id
-        )  # the others wait for something else than room: the next pass says for what
+        # the others wait for something else than room: the next pass says for what
+        ctx.state.enqueue(array_id)
     return job
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rm.core.jobs.array_state import shown
 from rm.core.model.described import partition_of
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobState
@@ -39,8 +40,8 @@ class Reasons:
     def of_job(self, job: Job) -> Reason | None:
         """The newest reason, where the job waits; else the reason in its record."""
         if job.state is not JobState.PENDING:
-            return job.reason
-        return self.of_jobs.get(job.id) or self.of_shapes.reason_of(job) or job.reason
+            return _kept(job)
+        return self.of_jobs.get(job.id) or self.of_shapes.reason_of(job) or _kept(job)
 
     def shown(self, job: Job) -> Job:
         """The job with its newest reason."""
@@ -57,9 +58,15 @@ def with_reason(cycle: Cycle, job: Job, now_us: int) -> Job:
     """A pending job shows the engine's newest reason, and what it has waited until now: neither is part of
     its record."""
     if job.state is not JobState.PENDING:
-        return job
-    reason = cycle.reason_of(job) or job.reason
+        reason = _kept(job)
+        return job if reason is job.reason else replace(job, reason=reason)
+    reason = cycle.reason_of(job) or _kept(job)
     return replace(job, reason=reason, waited=cycle.state.waits.of(job, now_us))
+
+
+def _kept(job: Job) -> Reason | None:
+    """By its record. An array's says why elements were ended, and nothing of those that wait."""
+    return None if job.array is not None and shown(job) is JobState.PENDING else job.reason
 
 
 NO_REASONS = Reasons({}, Blocked())
