@@ -367,6 +367,19 @@ def test_before_a_pass_has_said_why_elements_wait_nothing_is_said_of_them() -> N
     assert (Reasons.of(cycle).of_job(record), with_reason(cycle, record, 5).reason) == (None, None)
 
 
+def test_what_has_started_since_it_was_chosen_by_its_state_is_not_cancelled(house: House) -> None:
+    house.do(ev.HostDrained("h1", "ann", "disk"))
+    [job] = asyncio.run(house.service.submissions.submit([builders.spec()], ""))
+    pending = frozenset((S.PENDING,))
+    listed = asyncio.run(
+        house.service.reading.jobs(states=pending, user="", name="", limit=0, everything=False)
+    )
+    assert [one.id for one in listed] == [job]
+    house.do(ev.HostResumed("h1", "ann"))
+    done = asyncio.run(house.service.changes.cancel_all([job], "alice", pending))
+    assert [one.state for one in done] == [S.CONFIGURING]
+
+
 def test_an_array_is_found_by_its_elements_that_were_cancelled_before_they_started(house: House) -> None:
     house.do(ev.HostUp("h1", "boot", "1"))
     array = submit(house, "0-5")

@@ -72,15 +72,19 @@ class JobChanges:
         self, job_ids: Sequence[int], by: str, states: frozenset[JobState] = frozenset()
     ) -> Sequence[Job]:
         """Cancel those that have not ended; the jobs as they are then, also those that have left the leader's
-        memory meanwhile. `states`: only what is in one of these. An array is then chosen for its elements
-        without jobs of their own, which wait: its others are jobs that are chosen by themselves."""
+        memory meanwhile. `states`: only what is in one of these by then. An array is then chosen for its
+        elements without jobs of their own, which wait: its others are jobs that are chosen by themselves."""
         waiting = JobState.PENDING in states
         seen: dict[int, Job] = {}
 
         def make(state: ClusterState, part: Sequence[int], wide: list[Job]) -> list[ev.Event]:
             alive = [state.jobs[i] for i in part if i in state.jobs and not state.jobs[i].state.final]
             if states:
-                alive = [job for job in alive if job.array is None or (job.array.waiting and waiting)]
+                alive = [
+                    job
+                    for job in alive
+                    if (job.state in states if job.array is None else job.array.waiting and waiting)
+                ]
                 return [
                     ev.CancelRequested(job.id, by, job.array.waiting if job.array else "") for job in alive
                 ]
