@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import sys
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from rm.core.model.job import JobState
+from rm.errors import IllegalTransition, Refusal
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
 from tests.slurm_program import Slurm
@@ -91,6 +93,48 @@ def test_of_an_array_that_fits_only_the_waiting_elements_are_cancelled(
     asked = noted(daemon, monkeypatch)
     assert slurm("scancel", "-t", "PD", "-n", "many").code == 0
     assert asked == [(3, "0,2-5")]
+
+
+@pytest.mark.parametrize(
+    ("words", "targets"),
+    [
+        (["-s", "USR1", "--me"], [(1, ""), (2, ""), (4, "")]),
+        (["-t", "RUNNING", "-u", "root"], [(1, ""), (4, "")]),
+        (["-t", "RUNNING", "3"], [(4, "")]),
+        (["-s", "USR1", "--me", "3"], [(3, "")]),
+        (["-s", "USR1", "--me", "3_1"], [(4, "")]),
+        (["-w", "h1", "3"], []),
+    ],
+    ids=str,
+)
+def test_of_an_array_without_waiting_elements_each_element_is_reached_once(
+    words: list[str], targets: list[tuple[int, str]], slurm: Slurm, daemon: Daemon,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    asked, service = noted(daemon, monkeypatch), daemon.service
+    array = dataclasses.replace(service.table[3].array, waiting="", held="", completed="0,2-5")
+    service.put(3, array=array, state=JobState.RUNNING)
+    assert slurm("scancel", *words).code == 0
+    assert asked == targets
+
+
+def test_of_elements_that_are_over_nothing_is_said(
+    slurm: Slurm, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def over(*_: Any) -> Any:
+        raise IllegalTransition("Job 3_[2-4] has ended already.", refusal=Refusal.ENDED)
+
+    monkeypatch.setattr(daemon.service, "cancel", over)
+    assert slurm("scancel", "3_[2-4]") == (0, "", "")
+
+
+def test_who_names_another_state_cancels_no_elements_that_wait(
+    slurm: Slurm, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, service = noted(daemon, monkeypatch), daemon.service
+    service.put(3, array=dataclasses.replace(service.table[3].array, waiting="0,2-4", dropped="5"))
+    assert slurm("scancel", "-t", "CANCELLED", "--me").code == 0
+    assert asked == []
 
 
 def test_a_signal_is_sent(slurm: Slurm, daemon: Daemon) -> None:

@@ -156,17 +156,21 @@ def _matching(filters: dict[str, str], state: str, ids: list[JobId]) -> list[Job
     reservation = filters.get("reservation")
     listed: Sequence[Any] = rows(**asked) if reservation is None else whole(**asked)
     hosts = frozenset(parse_hosts(filters["nodelist"])) if "nodelist" in filters else None
+    arrays = frozenset() if state else frozenset(job.job for job in ids if not job.tasks)
     found = [
         job
         for job in listed
         if job.state not in ENDED
+        and state in ("", job.state)  # of an array that is found lines of other states come, too
+        and (job.array_rest != "" or job.id in arrays)  # its elements are there by themselves
         and filters.get("partition", job.partition or NONE) == (job.partition or NONE)
         and filters.get("account", job.account) == job.account
         and filters.get("qos", job.qos) == job.qos
         and (hosts is None or not hosts.isdisjoint(job.hosts))
         and (reservation is None or job.job.spec.reservation == reservation)
     ]
-    return targets(found, ids)
+    taken = frozenset(job.id for job in found if job.array_rest == "")
+    return targets([job for job in found if job.array_job not in taken], ids)
 
 
 def _cancel(client: Changing, job: JobId, signal: int | None, to: SignalTo, verbose: bool) -> int:
@@ -175,8 +179,8 @@ def _cancel(client: Changing, job: JobId, signal: int | None, to: SignalTo, verb
     try:
         client.cancel(job, signal=signal, signal_to=to)
     except RmError as error:
-        unknown = isinstance(error, NotFound | Conflict) or error.refusal is Refusal.UNKNOWN_JOB
-        over = signal is None and unknown
+        gone = error.refusal in (Refusal.UNKNOWN_JOB, Refusal.ENDED)
+        over = signal is None and (gone or isinstance(error, NotFound | Conflict))
         if not over or verbose:  # Slurm does not mention that a job is over
             words = words_of(error)
             note(f"error: Kill job error on job id {job}: {f'{words}. ' if words else ''}{error}")
