@@ -18,7 +18,7 @@ from rm.api.job_rows import JobRow
 from rm.api.jobs import Cancelled, FullJob, Iterations, Job, Jobs, OneJob, Waited, WholeJob
 from rm.api.reasons import Plan, Priorities, Priority, PriorityWeights, Starts, Why
 from rm.api.status import Status
-from rm.arrays import JobId, parse_id
+from rm.arrays import JobId, mask, parse_id
 from rm.client import submission
 from rm.client.address import find_daemon
 from rm.client.asking import Asking
@@ -26,7 +26,7 @@ from rm.client.connection import PATIENCE_S, PAUSE_S, Connection
 from rm.client.followed_log import followed
 from rm.client.named_rows import NamedRows, rows_of
 from rm.client.topics import Topics
-from rm.errors import Conflict, NotFound, Refusal, TimedOut, Unreachable, UsageError
+from rm.errors import Conflict, IllegalTransition, NotFound, Refusal, TimedOut, Unreachable, UsageError
 
 if TYPE_CHECKING:
     from rm.api.job_steps import JobStep, UsedNow
@@ -301,15 +301,17 @@ class Client(Topics):
 
         Raises:
             Conflict: it has ended already.
+            IllegalTransition: of an array, these elements have.
         """
         job, tasks = _named(job_id)
         to = None if signal is None else signal_to
         try:
             return self._ask.delete(OneJob, "jobs", job, signal=signal, signal_to=to, array_tasks=tasks).job
-        except Conflict as error:
+        except (Conflict, IllegalTransition) as error:
             if error.refusal is not Refusal.ENDED or not self.connection.asked_again or signal is not None:
                 raise
-            if (found := self.job(job_id)).state != "CANCELLED":
+            found = self.job(job)
+            if not _cancelled(found, tasks):
                 raise
             return found  # an earlier try did it, whose answer was lost
 
@@ -415,6 +417,14 @@ def _named(job: JobRef) -> JobId:
     if isinstance(job, JobId):
         return job
     return JobId(job) if isinstance(job, int) else parse_id(job)
+
+
+def _cancelled(job: Job, tasks: str) -> bool:
+    """Of an array: were some of these elements, "" = of all? Others may have ended before."""
+    if job.array is None:
+        return job.state == "CANCELLED"
+    gone = mask(job.array.cancelled) | mask(job.array.dropped)
+    return bool(gone & mask(tasks) if tasks else gone)
 
 
 def _plain(job: JobRequest | Mapping[str, Any]) -> Mapping[str, Any]:

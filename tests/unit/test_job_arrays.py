@@ -21,7 +21,7 @@ from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.held import why_held
-from rm.errors import IllegalTransition
+from rm.errors import IllegalTransition, Refusal
 from tests import builders
 from tests.invariants import validate_state
 
@@ -259,7 +259,10 @@ def test_cancelling_reaches_the_elements_that_wait_and_those_that_run() -> None:
     assert cluster.state.jobs[1].state is S.CANCELLED
     assert cluster.array().cancelled == "0-1"
     assert cluster.state.jobs[1].ref == "1_[2-9]"
-    assert cluster.refused(ev.CancelRequested(1, "ann")) == "Job 1 has ended already."
+    for named, tasks in (("1", ""), ("1_[4-6]", "4-6")):
+        (error,) = cluster.do(ev.CancelRequested(1, "ann", tasks)).refused.values()
+        assert isinstance(error, IllegalTransition)
+        assert (error.what, error.refusal) == (f"Job {named} has ended already.", Refusal.ENDED)
 
 
 def test_what_cannot_be_asked_of_elements_is_refused() -> None:

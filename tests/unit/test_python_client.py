@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -22,7 +23,18 @@ from rm.client import Client, batch_job, exit_code, listing
 from rm.client.asking import Asking
 from rm.client.connection import Connection
 from rm.config import Config, JobsConfig
-from rm.errors import Conflict, ImpossibleRequest, NotFound, TimedOut, Unreachable, UsageError
+from rm.core.model.asked.array import Array
+from rm.errors import (
+    Conflict,
+    IllegalTransition,
+    ImpossibleRequest,
+    NotFound,
+    Refusal,
+    StoreUnavailable,
+    TimedOut,
+    Unreachable,
+    UsageError,
+)
 from scripts.client_tables import FILE, PLACES, methods, renewed
 from tests.fake_service import Daemon, FakeService, serving
 
@@ -438,3 +450,26 @@ def test_a_batch_script_is_read_as_rmx_submit_reads_it(
         batch_job(tmp_path / "train.sh", reboot=True)
     with pytest.raises(UsageError, match="cannot be read"):
         batch_job(tmp_path / "nothing.sh")
+
+
+@pytest.mark.usefixtures("jobs_of_slurm")
+def test_a_cancellation_of_elements_whose_answer_was_lost_has_been_done(
+    client: Client, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, tries = daemon.service, []
+
+    async def lost(job_id: int, by: str, signal: int | None, array_tasks: str = "", to: str = "") -> Any:
+        tries.append(array_tasks)
+        if len(tries) % 2:
+            array = Array(waiting="0", completed="5", dropped="2-4")
+            service.put(3, array=dataclasses.replace(array, cancelled="1"))
+            raise StoreUnavailable("The answer is lost.")
+        raise IllegalTransition("They have ended already.", refusal=Refusal.ENDED)
+
+    monkeypatch.setattr(service, "cancel", lost)
+    for named in ("3_[2-5]", "3_4", "3_1", "3"):
+        done = client.cancel(named)
+        assert (done.id, done.array and done.array.dropped) == (3, "2-4")
+    with pytest.raises(IllegalTransition):
+        client.cancel("3_5")
+    assert tries == [part for part in ("2-5", "4", "1", "", "5") for _ in range(2)]

@@ -22,7 +22,7 @@ from rm.core.model.asked.array import Array
 from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
-from rm.errors import IllegalTransition
+from rm.errors import IllegalTransition, Refusal
 
 Asked = (
     ev.CancelRequested
@@ -50,7 +50,7 @@ def _cancel(ctx: Context, record: Job, e: ev.CancelRequested) -> None:
     array, chosen = _named(record, e)
     waiting, alive = array.has("waiting") & chosen, (array.has("requeued") | array.has("running")) & chosen
     if not waiting and not alive:
-        raise _refused(record, e, "has ended already")
+        raise _refused(record, e, "has ended already", Refusal.ENDED)
     if waiting:
         drop(ctx, record, waiting, Reason(ReasonCode.CANCELLED, f"cancelled by {e.by}"))
     _each(ctx, record, alive, lambda job: ev.CancelRequested(job, e.by))
@@ -197,9 +197,9 @@ def _each(ctx: Context, record: Job, chosen: int, event_of: Callable[[int], ev.E
     return done
 
 
-def _refused(record: Job, e: ev.Event, why: str) -> IllegalTransition:
+def _refused(record: Job, e: ev.Event, why: str, refusal: Refusal | None = None) -> IllegalTransition:
     named = JobId(record.id, getattr(e, "array_tasks", ""))
-    return IllegalTransition(f"Job {str(named)[:80]} {why}.")
+    return IllegalTransition(f"Job {str(named)[:80]} {why}.", refusal=refusal)
 
 
 HANDLERS: dict[type, Callable[[Context, Job, Any], None]] = {
