@@ -267,7 +267,7 @@ def test_a_host_that_can_launch_nothing_is_drained_and_the_job_not_blamed(code: 
     world.place()
     world.do(ev.LaunchFailed(1, 1, "h1", code, "the disk is full"))
     assert (world.job.state, world.job.launch_failures) == (S.PENDING, 0)
-    assert "the disk is full" in world.state.hosts["h1"].drained_by
+    assert world.state.hosts["h1"].drained_by == "could not launch job 1: the disk is full (rm)"
     world.do(ev.SpoolWritable("h1"))
     assert world.state.hosts["h1"].schedulable
 
@@ -280,6 +280,7 @@ def test_only_the_drain_of_a_full_host_ends_with_room_on_its_disk() -> None:
         return bool(world.state.hosts["h1"].drained_by)
 
     assert drained(ev.HostUp("h1", "boot", "1", writable=False))
+    assert world.state.hosts["h1"].drained_by.endswith(" (rm)")
     assert not world.state.hosts["h1"].schedulable
     assert not drained(ev.HostUp("h1", "boot", "1"))
     assert drained(ev.HostUp("h1", "boot", "1", writable=False), ev.HostDrained("h1", "root", "new disks"))

@@ -176,6 +176,7 @@ def test_hosts_as_json_have_slurms_fields(slurm: Slurm) -> None:
     [
         ("fan (left) broken (bob)", "fan (left) broken", "bob"),
         ("drained by bob", "drained by bob", "bob"),
+        ("could not launch job 5: no room (x) (rm)", "could not launch job 5: no room (x)", "rm"),
         ("its spool cannot be written: free space", "its spool cannot be written: free space", "rm"),
     ],
 )

@@ -139,9 +139,8 @@ def _host_up(ctx: Context, e: ev.HostUp) -> None:
     if e.writable:
         host = _written(host)
     elif not host.drained_by:
-        host = replace(
-            host, drained_by="its spool cannot be written: free space on its disk", unwritable=True
-        )
+        said = "its spool cannot be written: free space on its disk (rm)"
+        host = replace(host, drained_by=said, unwritable=True)
     ctx.put_host(host)
     _heard_in_time(ctx, e.host)
 

@@ -216,7 +216,7 @@ def _launch_failed(ctx: Context, job: Job, e: ev.LaunchFailed) -> None:
         _drain(ctx, e.host, e.message)
     host_fault = e.code in HOST_FAULTS or e.code == Code.PROLOG
     if e.code in HOST_FAULTS and (host := ctx.state.hosts.get(e.host)) is not None and not host.drained_by:
-        said = f"could not launch job {job.id}: {e.message}"
+        said = f"could not launch job {job.id}: {e.message} (rm)"
         ctx.put_host(replace(host, drained_by=said, unwritable=True))
     failures = job.launch_failures + (0 if host_fault else 1)
     faults = job.host_faults + (1 if host_fault else 0)
