@@ -243,6 +243,7 @@ def respond_rows(
 def _values_of(job: core_job.Job, reason: core_reasons.Reason | None, partition: str) -> tuple[Any, ...]:
     hosts = list(dict.fromkeys(task.host for task in job.tasks)) if job.tasks else ()
     state, short_state = _STATES[shown(job)]
+    # as `value`, which takes 3 ms more for ten thousand rows
     code = "" if reason is None else reason.code._value_
     dropped_for = "" if job.reason is None else job.reason.code._value_
     return values_of(job, state, short_state, hosts, code, partition, dropped_for)
