@@ -55,6 +55,12 @@ class Attempt:
     def live(self):
         return any(rank["state"] in LIVE for rank in self.ranks.values())
 
+    def is_done_with_folder(self):
+        """Has it ended in a folder that is not the next one's of its slice?"""
+        return not self.live() and (
+            self.slice is None or self.ranks[0]["state"] == "lost" or self.folder.exit(0) is not None
+        )
+
     def settled(self):
         return all(rank["state"] != "launching" for rank in self.ranks.values())
 

@@ -68,6 +68,7 @@ class Attempts:
     def find(self):
         """Read the spool: which attempts live, which have ended, which were lost."""
         self.spool.prune()
+        self.still_open.look()
         slices = members_of(self.spool)
         for folder in self.spool.scan():
             try:
@@ -172,11 +173,13 @@ class Attempts:
             if name.isdigit():
                 attempt.ranks[int(name)] = untold(folder, int(name))
         self._refresh(attempt)
-        for rank in attempt.ranks:
-            attempt.offsets[rank] = max(0, size_of(folder.reports(rank)) - rm_reports.WINDOW_BYTES)
+        sizes = {rank: size_of(folder.reports(rank)) for rank in attempt.ranks}
+        attempt.reported = {rank for rank, size in sizes.items() if size}
+        attempt.offsets = {rank: max(0, size - rm_reports.WINDOW_BYTES) for rank, size in sizes.items()}
         attempt.reported_at = time.monotonic()
         if attempt.live():
             self.live.add(attempt)
+        self._close(attempt)
 
     def _refresh(self, attempt):
         """States from the disk. The lock is looked at first: an exit is written before it is released."""
@@ -212,7 +215,7 @@ class Attempts:
                 why = (
                     "The supervisor of rank %d of job %d on %s is gone (%s): how the task ended is unknown.%s"
                 )
-                why %= rank, folder.job, os.uname().nodename, cause, _last_words(folder)
+                why %= rank, folder.job, os.uname().nodename, cause, folder.last_words()
                 line.update(state="lost", why=why, epilog=epilog)
                 epilog = ""  # told once
             elif attempt.meta.get("state") == "running":
@@ -273,10 +276,12 @@ class Attempts:
     # the loop
 
     def timeout_s(self):
-        """How long the loop may sleep; None when nothing runs."""
-        if not self.live:
+        """How long the loop may sleep; None when nothing runs, and no file is looked at."""
+        due = self.polled_at + POLL_S
+        if self.live:
+            due = min(due, self._reports_due())
+        elif self.still_open.is_empty():
             return None
-        due = min(self.polled_at + POLL_S, self._reports_due())
         if self.ending:
             due = min(due, self.swept_at + SWEEP_S)
         return max(0.001, due - time.monotonic())
@@ -286,10 +291,8 @@ class Attempts:
         return self.reports_at + (QUIET_REPORTS_S if quiet else REPORTS_S)
 
     def tick(self):
-        if not self.live:
-            return
         now = time.monotonic()
-        if now >= self._reports_due():
+        if self.live and now >= self._reports_due():
             self.reports_at = now
             for attempt in self.live:
                 if attempt.slice is None or attempt.ranks[0]["state"] != "prepared":
@@ -312,8 +315,7 @@ class Attempts:
     def _look_at_room(self, attempt, fillers):
         """A job that fills the spool, which all launches here need, ends; so do those of the users `fillers`,
         by their ids: which of them has the file open takes long to find out."""
-        theirs = [attempt.folder.at("script"), *map(attempt.folder.reports, attempt.ranks)]
-        fills = sum(map(rm_reports.takes_room, theirs))  # each of them is emptied
+        fills = sum(map(rm_reports.takes_room, attempt.folder.of_the_user()))  # each of them is emptied
         if fills or attempt.meta.get("uid") in fillers:
             attempt.tell({"op": "stop", "why": FILLS % os.uname().nodename, "grace_us": 0})
 
@@ -404,11 +406,18 @@ class Attempts:
             return
         self._reap()
         self._pay(attempt)
-        self.live.discard(attempt)
+        if attempt in self.live:
+            self.live.discard(attempt)
+            self._close(attempt)
         for reply in attempt.discarding:
             self._forget((attempt.folder.job, attempt.folder.attempt))
             reply({})
         attempt.discarding = []
+
+    def _close(self, attempt):
+        """Its user writes to no file of it any more."""
+        if attempt.is_done_with_folder():
+            self._guarded(attempt, lambda attempt: attempt.folder.take_from_user())
 
     def _outcome(self, attempt):
         tasks = [{k: t[k] for k in ("rank", "state", "pid", "started_us")} for t in attempt.ranks.values()]
@@ -439,12 +448,3 @@ class Attempts:
 
 def _complain(about):
     sys.stderr.write("%s: %s" % (about, traceback.format_exc()))
-
-
-def _last_words(folder):
-    """What a supervisor that met a defect of its own left behind."""
-    try:
-        with open(folder.at("supervisor.err")) as file:
-            return " It said: " + file.read().strip().rpartition("\n")[2]
-    except OSError:
-        return ""

@@ -307,7 +307,8 @@ class Operations(Attempts):
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            for name in names:  # the room that is missing may be theirs
+            self.still_open.look()  # the room that is missing may be there, or theirs
+            for name in names:
                 if name in self.known:
                     self.known[name].folder.empty()
             self.spool.mark_gone(*names)
@@ -319,7 +320,7 @@ class Operations(Attempts):
             if attempt.slice is None:
                 self.hierarchy.group(*name).remove()
             self._remove_temporary(attempt.meta.get("temporary"))
-            self.still_open.remove(attempt.folder)
+            attempt.folder.remove()
             del self.known[name]
             if attempt.slice is not None:
                 self.slices.add(attempt.slice)

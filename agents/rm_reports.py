@@ -6,6 +6,7 @@ at it reads at most a window of it, each line either has the form `[rank, n, sta
 paused_us, comm_us|null]` or `["requeue"]`, or is passed over, and a file that has grown large is emptied.
 """
 
+import contextlib
 import os
 import re
 
@@ -70,18 +71,20 @@ def asks_requeue(path):
 
 def takes_room(path):
     """Does a file of the user's in the spool take more of the disk than any that serves its purpose? It is
-    emptied then. Blocks count, not its size: those that are reserved behind its end, too."""
+    emptied then, where it can be. Blocks count, not its size: those that are reserved behind its end, too."""
     try:
         if os.stat(path, follow_symlinks=False).st_blocks * 512 <= ROOM_BYTES:
             return False
-        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
-    try:
-        os.ftruncate(fd, 0)
-    finally:
-        os.close(fd)
+    empty(path)
     return True
+
+
+def empty(path):
+    """Nothing of it is left. While somebody has a lease on it, it stays as it is: to open it would wait."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
 
 
 def size_of(path):

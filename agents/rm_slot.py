@@ -105,7 +105,7 @@ class Slot:
     def keep(self, folder):
         """The element has ended, and that is recorded elsewhere: its folder is the next one's."""
         if _renamed(folder.path, self.spare):
-            self.folder = Folder(self.spare, folder.job, folder.attempt)
+            self.folder = Folder(self.spare, folder.job, folder.attempt, self.spool.state)
         else:
             self.leave()
 

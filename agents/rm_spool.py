@@ -12,7 +12,8 @@
                          ends, spare       of those that leave no folder (rm_slot.py); others without a folder
                                            have not begun
                          control           fifo, as above
-    still_open/                            files of ended attempts (rm_still_open.py)
+    still_open/                            files of ended attempts that their users have open
+                                           (rm_still_open.py)
     discarded                              one line per discarded attempt: a late launch of it is refused
     ends                                   how such attempts ended (rm_ends.py)
     epoch                                  the largest of a leader that was obeyed
@@ -34,11 +35,14 @@ import os
 import re
 import time
 
+import rm_reports
+import rm_still_open
 from rm_files import begin, read_json, write_bytes, write_in_room, write_json
 
 EXIT_BYTES = 2048  # reserved at launch, so that an exit can be recorded on a full disk
 EPOCH_BYTES = 64
 REPORTS = "reports.jsonl"
+OF_THE_USER = ("script", REPORTS)  # who may write to these
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 GONE_S = 7 * 86400
 DISCARDED = re.compile(rb"([0-9]{1,16}\.[0-9]{1,16}) ([0-9]{10,16})")  # a full disk has torn all others
@@ -71,10 +75,11 @@ def boot_id():
 
 
 class Folder:
-    """The folder of one attempt."""
+    """The folder of one attempt. It lies two levels below the state, if nothing else is said."""
 
-    def __init__(self, path, job, attempt):
+    def __init__(self, path, job, attempt, state=None):
         self.path, self.job, self.attempt = path, job, attempt
+        self.state = state or os.path.dirname(os.path.dirname(path))
 
     def at(self, *names):
         return os.path.join(self.path, *names)
@@ -82,7 +87,7 @@ class Folder:
     def programs(self, batch=True):
         """Where the programs are that jobs find first in their PATH (rm_stream_hub.py): those of a script
         that runs once, or those of a task that rm started."""
-        return os.path.join(os.path.dirname(os.path.dirname(self.path)), "bin" if batch else "task-bin")
+        return os.path.join(self.state, "bin" if batch else "task-bin")
 
     def reports(self, rank):
         return self.at(str(rank), REPORTS)
@@ -191,23 +196,35 @@ class Folder:
         finally:
             os.close(fd)
 
+    def last_words(self):
+        """What a supervisor that met a defect of its own left behind."""
+        try:
+            with open(self.at("supervisor.err")) as file:
+                return " It said: " + file.read().strip().rpartition("\n")[2]
+        except OSError:
+            return ""
+
     def remove(self):
-        _remove(self.path)
+        _remove(self.path, rm_still_open.home_in(self.state))
+
+    def take_from_user(self):
+        """Remove what the user may write to: script and reports, which have served when all has ended."""
+        for path in self.of_the_user():
+            rm_still_open.take(path, rm_still_open.home_in(self.state))
 
     def of_the_user(self):
         """The files in it that the user may write to: script and reports."""
-        found = [self.at("script")]
-        with contextlib.suppress(FileNotFoundError):
-            found += [self.reports(name) for name in os.listdir(self.path) if name.isdigit()]
-        return found
+        try:
+            ranks = [name for name in os.listdir(self.path) if name.isdigit()]
+        except FileNotFoundError:
+            return []
+        return [self.at("script"), *map(self.reports, ranks)]
 
     def empty(self):
-        """Of what its user could make long nothing is left: script, reports and logs."""
+        """Of what its user made long nothing is left, once his own files are taken: logs."""
         logs = self.at("logs")
-        printed = [os.path.join(logs, name) for name in (os.listdir(logs) if os.path.isdir(logs) else ())]
-        for path in self.of_the_user() + printed:
-            with contextlib.suppress(OSError):
-                os.close(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW))
+        for name in os.listdir(logs) if os.path.isdir(logs) else ():
+            rm_reports.empty(os.path.join(logs, name))
 
 
 class Spool:
@@ -402,11 +419,14 @@ def _named(where):
             yield int(job), int(attempt)
 
 
-def _remove(folder):
+def _remove(folder, home):
+    """`home`: of what a user still has open."""
     with contextlib.suppress(FileNotFoundError):
         for entry in list(os.scandir(folder)):
             if entry.is_dir(follow_symlinks=False):
-                _remove(entry.path)
+                _remove(entry.path, home)
+            elif entry.name in OF_THE_USER:
+                rm_still_open.take(entry.path, home)
             else:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(entry.path)

@@ -22,6 +22,7 @@ sys.path.insert(0, str(AGENTS))
 import rm_capture
 import rm_request
 import rm_spool
+import rm_still_open
 
 root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 SH = "#!/bin/sh\n"
@@ -102,9 +103,199 @@ def test_a_job_that_fills_the_disk_by_a_file_of_an_ended_one_ends_too(agent: Age
     assert [path.name for path in (agent.state / "jobs").iterdir()] == ["2.1"]
     (agent.state / "gone").touch()
     assert "filled the disk" in agent.event("exit", job=2)["why"]
-    agent.launch(SH + "exec sleep 600", job=3)
     until(lambda: not list(aside.iterdir()), "it is removed when nobody writes to it any more")
-    agent.call("stop", job=3, attempt=1, grace_us=0, why="cancel")
+
+
+@root
+def test_who_fills_the_disk_by_a_file_of_an_ended_job_and_ends_leaves_the_room_to_others(
+    start: Start,
+) -> None:
+    """Nothing runs any more when it has ended: the agent looks all the same."""
+    state = start().state
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m,mode=711", "none", state], check=True)
+    try:
+        agent, environment = start(), {"PATH": os.environ["PATH"]}
+        waits = f"until test -e {state}/go; do sleep 0.01; done\n"
+        agent.launch(SH + waits, env=environment)
+        opens = f"exec 7>>{state}/jobs/1.1/0/reports.jsonl\necho open\n" + waits.replace("/go", "/gone")
+        agent.launch(SH + opens + "cat /dev/zero >&7\nexit 0", job=2, env=environment)
+        until(lambda: agent.log(2) == "open\n", "the second job has the file of the first one open")
+        (state / "go").touch()
+        agent.event("exit", job=1)
+        agent.call("discard", job=1, attempt=1)
+        (state / "gone").touch()
+        agent.event("exit", job=2)
+        agent.call("discard", job=2, attempt=1)
+        until(lambda: not list((state / "still_open").iterdir()), "it is removed though nothing runs")
+        assert agent.launch(SH + "exit 4" + " " * 20_000, job=3)["ok"]
+        assert agent.event("exit", job=3)["code"] == 4
+    finally:
+        subprocess.run(["umount", "-l", state], check=True)
+
+
+HOLDS = """#!/usr/bin/python3 -u
+import fcntl, os, signal, sys, time
+fd = os.open({path}, os.O_RDWR)
+def hold(*_):
+    for kind in fcntl.F_UNLCK, fcntl.F_WRLCK:
+        try:
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, kind)
+        except OSError:
+            pass  # it has none, or who looks has it open
+signal.signal(signal.SIGIO, hold)
+while fcntl.fcntl(fd, fcntl.F_GETLEASE) != fcntl.F_WRLCK:
+    hold()
+print("held")
+{then}
+while True:
+    signal.pause()
+"""
+
+
+def test_a_job_that_holds_a_lease_on_a_file_with_which_it_fills_the_spool_ends(agent: Agent) -> None:
+    path = 'os.environ["RM_REPORTS"]'
+    agent.launch(HOLDS.format(path=path, then='os.write(fd, b"x" * 80_000_000)'))
+    assert "filled the disk" in agent.event("exit", job=1)["why"]
+
+
+@root
+@pytest.mark.parametrize("room", ["enough", "none"])
+def test_the_agent_does_not_wait_for_who_holds_a_lease_on_a_file_of_an_ended_job(
+    start: Start, room: str
+) -> None:
+    """A process of another job of its user, which answers no signal of the kernel's: that takes 45 s."""
+    state = start().state
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m,mode=711", "none", state], check=True)
+    agent = start()
+    try:
+        agent.launch(SH + f"until test -e {state}/go; do sleep 0.01; done", env={"PATH": os.environ["PATH"]})
+        path = str(state / "jobs/1.1/0/reports.jsonl")
+        deaf = HOLDS.format(path=repr(path), then="signal.signal(signal.SIGIO, lambda *_: None)")
+        agent.launch(deaf, job=2)
+        until(lambda: agent.log(2) == "held\n", "the second job holds a lease on the file of the first one")
+        (state / "go").touch()
+        agent.event("exit", job=1)
+        if room == "none":
+            fill_up(state / "filler")
+        agent.ask("discard", job=1, attempt=1)  # refused without room, all the same
+        (kept,) = (state / "still_open").iterdir()
+        assert is_leased(kept), "the kernel has not ended the lease meanwhile"
+        if room == "enough":
+            assert not list((state / "jobs").glob("1.1"))
+    finally:
+        agent.call("stop", job=2, attempt=1, grace_us=0, why="cancel")
+        agent.event("exit", job=2)
+        subprocess.run(["umount", "-l", state], check=True)
+
+
+def is_leased(path: Path) -> bool:
+    locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    inode = str(path.stat().st_ino)
+    return any("LEASE" in words and words[-3].split(":")[-1] == inode for words in locks)
+
+
+REOPENS = """#!/usr/bin/python3 -u
+import os, time
+fd = os.open("{state}/jobs/1.1/{file}", os.{how})
+print("open")
+while not os.path.exists("{state}/gone"):
+    time.sleep(0.01)
+try:
+    os.open("/proc/self/fd/%d" % fd, os.O_WRONLY)
+except PermissionError:
+    print("refused")
+"""
+
+
+@root
+@pytest.mark.parametrize("how", ["O_RDONLY", "O_PATH"])
+@pytest.mark.parametrize("file", ["script", "0/reports.jsonl"])
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_nobody_opens_a_file_of_an_ended_job_for_writing(
+    agent: Agent, how: str, file: str, forgotten: bool
+) -> None:
+    """Through a descriptor that does not write, when its job has ended, and is `forgotten`."""
+    state = agent.state
+    agent.launch(SH + f"until test -e {state}/go; do sleep 0.01; done", env={"PATH": os.environ["PATH"]})
+    agent.launch(REOPENS.format(state=state, file=file, how=how), job=2)
+    until(lambda: agent.log(2) == "open\n", "the second job has the file of the first one open")
+    (state / "go").touch()
+    agent.event("exit", job=1)
+    if forgotten:
+        agent.call("discard", job=1, attempt=1)
+    else:
+        agent.call("ping")  # answered after the end was dealt with
+    (state / "gone").touch()
+    assert agent.event("exit", job=2)["code"] == 0
+    assert agent.log(2) == "open\nrefused\n"
+
+
+@root
+def test_a_file_that_its_user_has_under_another_name_stays_his(agent: Agent) -> None:
+    state = agent.state
+    theirs = state / "theirs"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    agent.launch(SH + f'ln "$RM_REPORTS" {theirs}/kept', env={"PATH": os.environ["PATH"]})
+    agent.event("exit", job=1, code=0)
+    agent.call("discard", job=1, attempt=1)
+    about = (theirs / "kept").stat()
+    assert (about.st_uid, about.st_mode & 0o777, about.st_nlink) == (pwd.getpwnam(USER).pw_uid, 0o600, 1)
+    assert not list((state / "still_open").iterdir())
+
+
+@root
+@pytest.mark.parametrize("removed", ["an interrupted launch", "a slice's spare folder"])
+def test_no_way_of_removing_a_folder_leaves_an_open_file_out_of_sight(tmp_path: Path, removed: str) -> None:
+    spool = rm_spool.Spool(str(tmp_path))
+    user = pwd.getpwnam(USER)
+    folder = spool.folder(1, 1)
+    if removed != "an interrupted launch":
+        of_slice = spool.slice_folder(1, 1)
+        os.makedirs(of_slice.path)
+        folder = rm_spool.Folder(of_slice.at("spare"), 1, 1, spool.state)
+    os.close(folder.lock())
+    folder.fill([0], SH, user.pw_uid, user.pw_gid)
+    with open(folder.reports(0), "a") as file:
+        (folder if removed == "an interrupted launch" else of_slice).remove()
+        about = os.fstat(file.fileno())
+        assert (about.st_nlink, about.st_uid, about.st_mode & 0o777) == (1, 0, 0)
+        (kept,) = (tmp_path / "still_open").iterdir()
+        assert (kept.name, kept.stat().st_ino) == (f"{user.pw_uid}.{about.st_ino}", about.st_ino)
+
+
+@root
+def test_who_has_written_much_and_ended_costs_its_user_no_other_job(tmp_path: Path) -> None:
+    """Only while somebody writes to such files are all jobs of their user ended, for these together."""
+    aside = rm_still_open.StillOpen(str(tmp_path))
+    for inode in (1, 2):
+        with open(tmp_path / "still_open" / f"1000.{inode}", "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 40 << 20)
+    with open(tmp_path / "still_open/1000.1", "ab"), open(tmp_path / "still_open/1000.2", "ab"):
+        assert aside.look() == {1000}
+        assert aside.look() == set()
+    with open(tmp_path / "still_open/1000.1", "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 80 << 20)
+    assert aside.look() == set()
+    assert aside.is_empty()
+
+
+def test_a_look_that_finds_no_descriptors_left_removes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aside = rm_still_open.StillOpen(str(tmp_path))
+    (tmp_path / "still_open/1000.1").touch()
+
+    def none_left(*_: Any, **__: Any) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", none_left)
+        assert aside.look() == set()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", none_left)
+        assert aside.look() == set()
+    assert not aside.is_empty()
 
 
 OPENS = "import os, sys\nwhile True: os.close(os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND))"
