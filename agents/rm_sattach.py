@@ -180,6 +180,8 @@ class Attached:
                     self.outbox.clear()
                 if events & ~select.POLLOUT:
                     self._hear()
+        for stream in self.by_kind.values():
+            stream.end_all()
         return self.code
 
     def _read_input(self):

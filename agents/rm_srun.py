@@ -130,6 +130,8 @@ class Step:
                 self.kill_at = None
                 self._signal(signal.SIGKILL)
             self._turn([at for at in (ends_at, self.kill_at, self.rest_ends_at) if at is not None])
+        for stream in (self.out, self.err):
+            stream.end_all()
         return self.code
 
     def _turn(self, deadlines):
@@ -341,7 +343,7 @@ def run(values, command, environ, typed):
     shared = {"argv": command, "env": rm_srun_options.environment(values, environ), "umask": mask,
               "chdir": where, "pmi": count if values.get("mpi") == "pmi2" else 0, "cpu_bind": bind,
               "terminal": terminal is not None, "container": container, "near": step["near"],
-              "limits": limits,
+              "limits": limits, "hears_left": True,
               "step_env": step_environment(created, environ, values)}  # fmt: skip
     parts = []
     for node, part in enumerate(created["parts"]):

@@ -23,6 +23,7 @@ class Part:
 
     def __init__(self, sock, host, ranks):
         self.sock, self.host = sock, host
+        self.ranks = frozenset(ranks)
         self.left = set(ranks)  # tasks that have not ended
         self.untaken_bytes = UNTAKEN_BYTES + UNTAKEN_OF_TASK_BYTES * len(self.left)
         self.inbox, self.outbox = bytearray(), bytearray()
@@ -36,8 +37,9 @@ class Part:
             self.outbox.clear()
 
     def heard(self):
-        """The frames that have come: (kind, rank, value). A task says nothing once it has ended. The value of
-        TAKEN is a number of bytes, of ENDED the exit code and the signal, of others the frame's data.
+        """The frames that have come: (kind, rank, value). Of a task that has ended only output comes, of what
+        it left behind, until all tasks of the part have ended. The value of TAKEN is a number of bytes, of
+        ENDED the exit code and the signal, of others the frame's data.
 
         Raises:
             EOFError: it is gone.
@@ -51,11 +53,16 @@ class Part:
         self.inbox += data
         try:
             for kind, rank, body in frames(self.inbox):
-                if kind in (OUTPUT, ERRORS, PMI, TAKEN, ENDED) and rank not in self.left:
+                if not self._may_say(kind, rank):
                     raise Nonsense
                 yield kind, rank, _meant(kind, body)
         except ValueError:
             raise Nonsense from None
+
+    def _may_say(self, kind, rank):
+        if kind in (OUTPUT, ERRORS):
+            return bool(self.left) and rank in self.ranks
+        return kind not in (PMI, TAKEN, ENDED) or rank in self.left
 
     def leave(self):
         """Whoever is there ends the tasks."""

@@ -56,3 +56,9 @@ class Output:
         if rest:
             fd = self._file(rank) if self._named() else self.fd
             write(fd, self._shown(rank, rest) + (b"\n" if self.label else b""))
+
+    def end_all(self):
+        """Nobody says anything any more. What a task left behind may have said the beginning of a line after
+        the task's end."""
+        for rank in sorted(self.rest):
+            self.end(rank)

@@ -49,6 +49,7 @@ from rm_step_frames import (
     frames,
 )
 from rm_step_gpus import StepGpus
+from rm_step_task import Task
 from rm_step_used import StepMeter
 from rm_used_now import of_tasks
 
@@ -56,22 +57,6 @@ AHEAD_BYTES = 256 << 10  # of output that srun has not taken: until then tasks a
 TASKS_MAX = 4096  # of a step on one host
 MEMORY_BYTES = 64 << 20  # …, and more for each task
 MEMORY_OF_TASK_BYTES = 512 << 10
-
-
-class Task:
-    def __init__(self, rank):
-        self.rank = rank
-        self.pid = 0
-        self.status = None
-        self.told = False  # srun has got its end
-        self.stdin = -1
-        self.terminal = False  # its standard streams are one, of which stdin is our end
-        self.pmi = -1  # the socket on which it speaks PMI, if it does
-        self.input = bytearray()  # not yet taken by the task
-        self.input_ends = False
-        self.streams = {}  # descriptor -> OUTPUT, ERRORS or PMI
-        self.owed = {}  # descriptor -> bytes that stood in it when the task ended, and are not read yet
-        self.left_until = 0.0  # what it left behind is heard until then
 
 
 class Part:
@@ -85,6 +70,9 @@ class Part:
         self.tasks = []
         self.inbox, self.outbox = bytearray(), bytearray()
         self.asked = None
+        self.last_words = (
+            False  # all tasks have ended: what stands in their streams is all that is still read
+        )
         self.gone = False  # srun is
         self.relays = False  # do the first processes pass signals on to the tasks, in containers?
         self.poll = select.poll()
@@ -144,8 +132,9 @@ class Part:
         hears = select.POLLIN if len(self.outbox) < AHEAD_BYTES else 0
         wanted[self.sock.fileno()] = hears | (select.POLLOUT if self.outbox else 0)
         for task in self.tasks:
-            if task.told or len(self.outbox) < AHEAD_BYTES:
-                wanted.update(dict.fromkeys(task.streams, select.POLLIN))
+            has_room = len(self.outbox) < AHEAD_BYTES
+            heard = [fd for fd in task.streams if has_room or not self._passes_on(task, fd)]
+            wanted.update(dict.fromkeys(heard, select.POLLIN))
             if task.stdin >= 0 and task.input:
                 wanted[task.stdin] = wanted.get(task.stdin, 0) | select.POLLOUT
         for fd in self.watched.keys() - wanted.keys():
@@ -290,13 +279,18 @@ class Part:
             data = b""
         if data:
             task.owed[fd] = task.owed.get(fd, 0) - len(data)
-            if not task.told:
+            if self._passes_on(task, fd):
                 self.outbox += frame(task.streams[fd], task.rank, data)
             return
         del task.streams[fd]
         task.pmi = -1 if fd == task.pmi else task.pmi
         task.stdin = -1 if fd == task.stdin else task.stdin
         self._forget(fd)
+
+    def _passes_on(self, task, fd):
+        """What a task has left behind speaks for it, but not as a rank of PMI. An older srun takes a part
+        that says such a thing for a liar: for it what comes is read, and dropped."""
+        return not task.told or (task.streams[fd] != PMI and bool(self.asked.get("hears_left")))
 
     def _reap(self):
         while True:
@@ -315,7 +309,7 @@ class Part:
                     elif task.stdin >= 0:
                         self._forget(task.stdin)
                         task.stdin = -1
-                    task.owed = {fd: rm_sockets.waiting_bytes(fd) for fd in task.streams}
+                    task.count_owed()
                     task.left_until = time.monotonic() + LEFT_S
 
     def _hear_the_last(self, task):
@@ -331,14 +325,20 @@ class Part:
             self._forget(fd)
 
     def _tell_end(self, task):
-        """Its end comes after all that it wrote. What it leaves behind is heard for a moment; then it keeps
-        neither srun from hearing of the end, nor, when all tasks have ended, the step."""
+        """Its end comes after all that it wrote. What it leaves behind is waited for a moment; then it keeps
+        neither srun from hearing of the end, nor, when all tasks have ended, the step. It is heard until
+        then."""
         if task.status is None or task.told:
             return
-        if task.streams and (
-            time.monotonic() < task.left_until or any(task.owed.get(fd, 0) > 0 for fd in task.streams)
-        ):
+        if task.streams and (time.monotonic() < task.left_until or task.owes()):
             return
+        if all(one.told for one in self.tasks if one is not task):
+            if not self.last_words:
+                self.last_words = True
+                for one in self.tasks:
+                    one.count_owed()
+            if any(one.owes() for one in self.tasks):
+                return
         task.told = True
         if all(one.told for one in self.tasks):  # before srun hears of it, and closes the step's accounting
             self.tell_used(self.meter.end())

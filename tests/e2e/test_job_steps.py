@@ -101,6 +101,31 @@ def test_a_training_script_of_slurm_runs_unchanged_over_three_hosts(cluster: Clu
     assert f"{job['id']}.6" in cluster.rmx("show", job["id"])
 
 
+LEFT = """#SBATCH --nodes=2 --ntasks-per-node=2
+cat > /var/tmp/left <<'END'
+[ $SLURM_PROCID != 3 ] || until [ -e /var/tmp/left-said ]; do sleep 0.02; done
+[ $SLURM_PROCID = 2 ] || exit 0
+(until [ -e /var/tmp/left-go ]; do sleep 0.02; done; echo left; touch /var/tmp/left-said) &
+exit 3
+END
+exec 2>&1
+srun -l sh -c "$(cat /var/tmp/left)"
+"""
+
+
+def test_what_a_task_on_another_host_leaves_behind_is_heard_as_long_as_others_run(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    job_id = submit(cluster, tmp_path, LEFT)
+    cluster.all_started(job_id)
+    _, other = cluster.job(job_id)["hosts"]
+    ended = f"srun: error: {other}: task 2: Exited with exit code 3\n"
+    cluster.until_said(job_id, ended)
+    cluster.write(other, "/var/tmp/left-go", "")
+    assert cluster.wait(job_id)["exit"] == "3:0"
+    assert cluster.log(job_id) == ended + "2: left\n"
+
+
 SBCAST = """#SBATCH --nodes=3 --ntasks-per-node=2
 cd /var/tmp
 head -c 3000000 /dev/urandom > $HOME/model

@@ -237,6 +237,32 @@ rm -r $D"""
     )
 
 
+LEFT = """D=$(mktemp -d)
+cat > $D/task <<'END'
+if [ $SLURM_PROCID = 1 ]; then read x < $1/said; exit; fi
+(read x < $1/go; echo left >&2; echo left
+head -c 300000 /dev/zero; echo; printf unfinished; echo > $1/said) &
+exit 3
+END
+mkfifo $D/go $D/said
+srun -n2 sh $D/task $D > $D/out 2> $D/err &
+until grep -qs 'task 0: Exited' $D/err; do sleep 0.02; done
+echo > $D/go
+wait $!
+echo code $?
+tr -d '\\0' < $D/out; echo
+tr -cd '\\0' < $D/out | wc -c
+cat $D/err
+rm -r $D"""
+
+
+def test_what_tasks_leave_behind_is_heard_as_long_as_others_run() -> None:
+    with agents() as start:
+        code, said = run(start(), LEFT)
+    told = ["code 3", "left", "", "unfinished", "300000"]
+    assert (code, said) == (0, [*told, "srun: error: h1: task 0: Exited with exit code 3", "left"])
+
+
 def test_the_first_end_ends_the_step_after_a_while_if_asked() -> None:
     with agents() as start:
         code, lines = run(

@@ -62,8 +62,10 @@ def test_a_host_of_a_step_that_lies_is_lost_and_the_others_words_stay(
     )
 
 
-@pytest.mark.parametrize("more", [frame(ENDED, 1, b"1 0"), frame(OUTPUT, 1, b"more\n")])
-def test_a_task_says_nothing_after_its_end(more: bytes) -> None:
+@pytest.mark.parametrize(
+    "more", [frame(ENDED, 1, b"1 0"), frame(PMI, 1, b"cmd=init\n"), frame(TAKEN, 1, b"1")]
+)
+def test_a_task_ends_once_and_asks_for_nothing_afterwards(more: bytes) -> None:
     """Each further end was told, and made the step's exit code."""
     near, far = socket.socketpair()
     with near, far:
@@ -73,6 +75,24 @@ def test_a_task_says_nothing_after_its_end(more: bytes) -> None:
         heard = part.heard()
         assert next(heard) == (ENDED, 1, (0, 0))
         part.left.discard(1)
+        with pytest.raises(rm_srun.Nonsense):
+            next(heard)
+
+
+def test_what_a_task_leaves_behind_is_heard_until_the_last_one_ends() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        part = rm_srun.Part(near, "h2", [1, 2])
+        left = frame(OUTPUT, 1, b"left\n") + frame(ERRORS, 1, b"left\n")
+        far.sendall(frame(ENDED, 1, b"0 0") + left + frame(ENDED, 2, b"0 0") + frame(OUTPUT, 1, b"more\n"))
+        heard, kinds = part.heard(), []
+        for _ in range(4):
+            kind, rank, _said = next(heard)
+            kinds.append((kind, rank))
+            if kind == ENDED:
+                part.left.discard(rank)
+        assert kinds == [(ENDED, 1), (OUTPUT, 1), (ERRORS, 1), (ENDED, 2)]
         with pytest.raises(rm_srun.Nonsense):
             next(heard)
 

@@ -9,6 +9,7 @@ import resource
 import selectors
 import signal
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -70,12 +71,12 @@ class Door:
         """A task of a step; the socket to its part."""
         return self.begin(self.step()[1], argv)
 
-    def begin(self, number: int, argv: list[str]) -> socket.socket:
-        """The task of this step."""
+    def begin(self, number: int, argv: list[str], tasks: int = 1, **more: Any) -> socket.socket:
+        """The tasks of this step."""
         sock = self.connect({"op": "carry", "step": number, "place": 0})
         step_env = {"SLURM_STEP_ID": str(number)}
         asked = {"argv": argv, "env": {"PATH": os.defpath}, "umask": 0o22, "chdir": "/", "step_env": step_env,
-                 "node": 0, "ranks": [0], "gpus": [[]]}  # fmt: skip
+                 "node": 0, "ranks": list(range(tasks)), "gpus": [[]] * tasks, **more}  # fmt: skip
         sock.sendall(rm_step_frames.frame(b"R", 0, json.dumps(asked).encode()))
         return sock
 
@@ -329,3 +330,28 @@ def test_who_enters_a_step_before_its_task_runs_waits_for_it(door: Door) -> None
     assert b"Oin %d\n" % number in said
     never = door.connect({"op": "session", "session": "never", "begin": {"argv": [], "in_step": number + 9}})
     assert "does not run on this host" in door.answer(never)["error"]
+
+
+@pytest.mark.parametrize(("more", "heard"), [({}, []), ({"hears_left": True}, [b"O"])])
+def test_an_older_srun_hears_nothing_of_a_task_that_has_ended(
+    door: Door, more: dict[str, bool], heard: list[bytes]
+) -> None:
+    """It took a part that says such a thing for a liar, and ended the step."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        os.chmod(folder, 0o777)  # the job's user opens what is in it
+        go, said = (Path(folder) / name for name in ("go", "said"))
+        for fifo in (go, said):
+            os.mkfifo(fifo)
+            fifo.chmod(0o666)
+        starts = stack.enter_context(open(go, "r+b", buffering=0))
+        left = f"(read x < {go}; echo left; echo > {said}) &"
+        program = f"if [ $SLURM_PROCID = 0 ]; then {left} else read x < {said}; fi"
+        sock = door.begin(door.step()[1], ["/bin/sh", "-c", program], 2, **more)
+        told, buffer = [], bytearray()
+        while data := sock.recv(1 << 16):
+            buffer += data
+            for kind, rank, _ in rm_step_frames.frames(buffer):
+                told.append((kind, rank))
+                if (kind, rank) == (b"D", 0):
+                    starts.write(b"go\n")
+    assert told == [(b"D", 0), *((kind, 0) for kind in heard), (b"D", 1)]
