@@ -60,6 +60,8 @@ def write(fd, data):
         try:
             view = view[os.write(fd, view) :]
         except BlockingIOError:
-            select.select([], [fd], [])
+            poll = select.poll()  # select() takes no descriptor above 1023
+            poll.register(fd, select.POLLOUT)
+            poll.poll()
         except OSError:
             return  # nobody reads it any more

@@ -28,6 +28,7 @@ from rm_srun_options import Wrong
 from rm_srun_part import Nonsense, Part
 from rm_step_asking import connected, create, tell_end
 from rm_step_attached import Audience
+from rm_step_bounds import open_many
 from rm_step_frames import (
     ENDED,
     ERRORS,
@@ -311,6 +312,7 @@ def run(values, command, environ, typed):
     try:
         values = rm_srun_layout.with_files(values, environ)
         limits = rm_step_limits.own(rm_step_limits.named(values.get("propagate") or ""))
+        open_many()  # a connection for each host, and with %t in names files for each rank
         container = rm_step_container.asked_of(values, values.get("chdir") or os.getcwd())
     except ValueError as error:
         raise Wrong(str(error)) from None

@@ -18,6 +18,13 @@ def end_first():
         file.write(str(FIRST_TO_END))
 
 
+def open_many():
+    """From now on this process may have as many descriptors as the hard limit allows."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 class Bounds:
     """Of this process and those that it forks."""
 
@@ -37,12 +44,6 @@ class Bounds:
             resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
         if os.getuid() == 0:  # only root can take it back, for tasks
             end_first()
-
-    def open_many(self):
-        """As many descriptors as the hard limit allows."""
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
     def lift(self):
         """In a task, while it still has the agent's rights."""

@@ -19,7 +19,7 @@ import rm_sockets
 from rm_become import PR_SET_PDEATHSIG, prctl
 from rm_step_asks import Asks
 from rm_step_attached import pass_on
-from rm_step_bounds import Bounds
+from rm_step_bounds import Bounds, open_many
 from rm_step_frames import REQUEST_BYTES
 from rm_step_link import CHUNK_BYTES, Link
 from rm_step_part import Part
@@ -75,7 +75,7 @@ class StepDaemon(Sessions, Uses, Asks):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self.bounds.open_many()
+        open_many()
         self.bounds.impose(MEMORY_BYTES)
         self.selector.register(self.listener, selectors.EVENT_READ, "listen")
         self.selector.register(wake, selectors.EVENT_READ, "wake")

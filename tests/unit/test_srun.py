@@ -190,6 +190,20 @@ rm -r $D
         assert told == ["busy 1", "at once 77", "overlaps", "goes", "waited"]
 
 
+def test_a_file_for_each_task_takes_more_descriptors_than_the_script_may_have() -> None:
+    script = """
+D=$(mktemp -d)
+ulimit -Sn 20
+for n in $(seq 0 15); do echo in $n > $D/in.$n; done
+srun -n16 -O -i $D/in.%t -o $D/out.%t sh -c 'echo $(cat) of $(ulimit -Sn)'
+cat $D/out.*
+rm -r $D
+"""
+    with agents() as start:
+        code, lines = run(start(), script)
+    assert (code, sorted(lines)) == (0, sorted(f"in {rank} of 20" for rank in range(16)))
+
+
 def test_a_step_wider_than_the_job_gets_a_sentence() -> None:
     with agents() as start:
         code, lines = run(start(), "SLURM_EXIT_IMMEDIATE=77 SLURM_EXIT_ERROR=9 srun -I -N2 true")
