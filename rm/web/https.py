@@ -14,6 +14,7 @@ from aiohttp import web
 from rm.config import HttpsConfig
 from rm.errors import ConfigError
 from rm.web.doors.door import Door, Guests
+from rm.web.doors.errors_once import ErrorsOnce
 from rm.web.doors.port import given_up, listener_at, opened
 from rm.web.pages.listen import address_of
 
@@ -114,6 +115,11 @@ class HttpsDoor:
         await given_up(self._looking)
 
     async def _look(self) -> None:
+        errors = ErrorsOnce(f"The files of the certificate cannot be looked at, every {LOOK_EVERY_S:g} s")
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            await asyncio.to_thread(self._certificate.look)
+            try:
+                await asyncio.to_thread(self._certificate.look)
+                errors.forget()
+            except Exception as error:  # no thread can be started, for one: that passes
+                errors.tell(error)

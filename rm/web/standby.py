@@ -18,6 +18,7 @@ from rm.errors import ConfigError, Standby
 from rm.web.addresses import doors_of, is_of_one_machine
 from rm.web.answers import refused
 from rm.web.doors.door import Door
+from rm.web.doors.errors_once import ErrorsOnce
 from rm.web.doors.listener import bind
 from rm.web.doors.port import RETRY_S
 from rm.web.https import HttpsDoor
@@ -187,6 +188,7 @@ async def _keep_open(opened: Opening, is_leaders: Callable[[], bool | None]) -> 
     needs the port. While nobody leads it stays as it is."""
     runner: web.AppRunner | None = None
     told = ""
+    errors = ErrorsOnce(f"A door is not open, and is tried again every {RETRY_S:g} s")
     try:
         while True:
             taken = is_leaders()
@@ -200,6 +202,8 @@ async def _keep_open(opened: Opening, is_leaders: Callable[[], bool | None]) -> 
                     if told != str(error):
                         log.warning("%s Until it leads the daemon tries again, every %g s", error, RETRY_S)
                     told = str(error)
+                except Exception as error:
+                    errors.tell(error)
             await asyncio.sleep(RETRY_S)
     finally:
         if runner is not None:

@@ -146,13 +146,22 @@ class Door(web.BaseSite):
         return str(self._listener.getsockname())
 
     async def start(self) -> None:
+        """If it fails, the port is free again: who tries once more would find it taken by this process."""
         server_log.addFilter(malformed)  # once, however many doors there are
-        await super().start()
-        self._listener.setblocking(False)
-        self._listener.listen(BACKLOG)
-        self._keep_spare()
-        self._open()
-        self._sweep()
+        try:
+            await super().start()
+        except BaseException:
+            self._listener.close()
+            raise
+        try:
+            self._listener.setblocking(False)
+            self._listener.listen(BACKLOG)
+            self._keep_spare()
+            self._open()
+            self._sweep()
+        except BaseException:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         for timer in (self._later, self._sweeper):

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from rm.errors import ConfigError
 from rm.web.doors.door import BACKLOG
+from rm.web.doors.errors_once import ErrorsOnce
 
 RETRY_S = 1.0  # to open a door whose port another process has
 log = logging.getLogger("rm.web")
@@ -50,25 +51,25 @@ async def opened(open_door: Callable[[], Awaitable[None]], waits: bool) -> async
         if not waits:
             raise
         log.warning("%s The daemon leads without it, and tries again every %g s", error, RETRY_S)
-        return asyncio.create_task(_again(open_door))
+        return asyncio.create_task(_again(open_door, error))
     return None
 
 
-async def _again(open_door: Callable[[], Awaitable[None]]) -> None:
+async def _again(open_door: Callable[[], Awaitable[None]], first: PortTaken) -> None:
+    """Whatever goes wrong: the descriptors that have run out, for one, come back."""
+    errors = ErrorsOnce(f"A door is not open, and is tried again every {RETRY_S:g} s")
     while True:
         await asyncio.sleep(RETRY_S)
-        with suppress(PortTaken):
+        try:
             return await open_door()
+        except Exception as error:
+            if str(error) != str(first):  # it is in the log
+                errors.tell(error)
 
 
 async def given_up(task: asyncio.Task[None] | None) -> None:
-    """End what waits for a port."""
-    if task is None:
-        return
-    task.cancel()
-    try:
-        await task
-    except asyncio.CancelledError:
-        pass
-    except Exception:
-        log.exception("a door of this daemon was not opened")
+    """End what opens a door, or looks after it, in a loop that no error ends."""
+    if task is not None:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

@@ -67,10 +67,10 @@ async def serve_page(
     await runner.setup()
     try:
         listener = page_listener(listen)
-    except ConfigError:
+        await Door(runner, listener, guests).start()
+    except BaseException:
         await runner.cleanup()
         raise
-    await Door(runner, listener, guests).start()
     port = listener.getsockname()[1]
     return runner, f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
