@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from rm.api.answer import Answer, Number
 from rm.api.job_rows import JobRow
 from rm.api.reasons import Reason, Schedule
+from rm.arrays import mask
 
 State = Literal[
     "PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "COMPLETED", "FAILED", "CANCELLED",
@@ -295,6 +296,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     hosts: Sequence[str]
     progress: Progress | UnsetType = UNSET
     partition: str | UnsetType = UNSET
+
+    def was_cancelled(self, tasks: str) -> bool:
+        """Of an array: were some of these elements, "" = of all? Others may have ended before."""
+        if self.array is None:
+            return self.state == "CANCELLED"
+        gone = mask(self.array.cancelled) | mask(self.array.dropped)
+        return bool(gone & mask(tasks) if tasks else gone)
 
 
 class FullJob(Job, frozen=True, kw_only=True):

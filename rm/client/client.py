@@ -18,7 +18,7 @@ from rm.api.job_rows import JobRow
 from rm.api.jobs import Cancelled, FullJob, Iterations, Job, Jobs, OneJob, Waited, WholeJob
 from rm.api.reasons import Plan, Priorities, Priority, PriorityWeights, Starts, Why
 from rm.api.status import Status
-from rm.arrays import JobId, mask, parse_id
+from rm.arrays import JobId, parse_id
 from rm.client import submission
 from rm.client.address import find_daemon
 from rm.client.asking import Asking
@@ -311,7 +311,7 @@ class Client(Topics):
             if error.refusal is not Refusal.ENDED or not self.connection.asked_again or signal is not None:
                 raise
             found = self.job(job)
-            if not _cancelled(found, tasks):
+            if not found.was_cancelled(tasks):
                 raise
             return found  # an earlier try did it, whose answer was lost
 
@@ -417,14 +417,6 @@ def _named(job: JobRef) -> JobId:
     if isinstance(job, JobId):
         return job
     return JobId(job) if isinstance(job, int) else parse_id(job)
-
-
-def _cancelled(job: Job, tasks: str) -> bool:
-    """Of an array: were some of these elements, "" = of all? Others may have ended before."""
-    if job.array is None:
-        return job.state == "CANCELLED"
-    gone = mask(job.array.cancelled) | mask(job.array.dropped)
-    return bool(gone & mask(tasks) if tasks else gone)
 
 
 def _plain(job: JobRequest | Mapping[str, Any]) -> Mapping[str, Any]:

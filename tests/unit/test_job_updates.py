@@ -290,7 +290,7 @@ def test_a_damaged_change_is_no_job() -> None:
     assert "Job 9 is not known" in cluster.refused(change(9, comment="c"))
     single(cluster, cpus_per_task=2)
     job = single(cluster)
-    assert "must be a word" in cluster.refused(change(job, name="a/b"))
+    assert "must be one line of text" in cluster.refused(change(job, name="a\nb"))
     assert cluster.state.jobs[job].spec == builders.spec()
 
 

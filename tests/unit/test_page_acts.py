@@ -129,7 +129,7 @@ def test_operators_drain_acknowledge_silence_and_run(daemon: Daemon) -> None:
         boss, alerts = await someone(visit, "t-boss"), daemon.service.alerting
         told = await boss.send("/do/drain?host=h1", host="h1", reason="cable <b>")
         assert "Host h1 is UP." in await after(boss, told)
-        assert daemon.service.inventory["h1"].drained_by == "boss: cable <b>"
+        assert daemon.service.inventory["h1"].drained_by == "cable <b> (boss)"
         page = (await boss.get("/part/network")).text
         assert "/do/resume?host=h1" in page
         assert "<b>" not in page.replace('class="ck', "").split("cable")[1][:20]

@@ -55,5 +55,5 @@ def test_both_act_alike_on_a_drained_host(make_module_lab: Any, tmp_path: Path) 
             compare(stage, RECIPE)
         finally:
             stage.close()
-    assert "root: maintenance" in drained
+    assert "maintenance (root)" in drained
     assert service.inventory["one"].drained_by == ""

@@ -11,7 +11,7 @@ told='${LIST:-none} ${TEXT:-none} ${PLAIN:-none} ${OTHER:-none}'
 eval "echo \"batch: $told\""
 srun bash -c "echo \"step: $told\""
 srun --export='LIST="3,4"' bash -c 'echo "of its own: $LIST ${TEXT:-none}"'
-SLURM_EXIT_ERROR=42 srun --no-such-option true
+SLURM_EXIT_ERROR=42 srun -w nosuchhost true
 echo "error: $?"
-SLURM_EXIT_ERROR=0 srun --no-such-option true
+SLURM_EXIT_ERROR=0 srun -w nosuchhost true
 echo "zero: $?"
