@@ -196,13 +196,14 @@ ROW = JobRow(
 def test_rows_of_a_newer_daemon_are_read_by_the_names_of_their_columns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    columns, values = ["colour", *reversed(JobRow._fields)], ["red", *reversed(ROW)]
+    told = ROW._replace(array_parts=[["1", "PENDING", "PD", "JobHeldUser"]])
+    columns, values = ["colour", *reversed(JobRow._fields)], ["red", *reversed(told)]
     page = msgspec.json.encode({"columns": columns, "rows": [values], "more": False})
     monkeypatch.setattr(listing, "answered", lambda *_: page)
-    assert listing.rows_at_once("/nowhere", {}) == [ROW]
+    assert listing.rows_at_once("/nowhere", {}) == [told]
     read = Asking._read
     monkeypatch.setattr(Asking, "_read", lambda mine, kind, data: read(mine, kind, page))
-    assert Client(Recording("/nowhere")).rows() == [ROW]
+    assert Client(Recording("/nowhere")).rows() == [told]
 
 
 def test_rows_of_an_older_daemon_lack_the_columns_that_came_later(monkeypatch: pytest.MonkeyPatch) -> None:
