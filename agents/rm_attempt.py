@@ -57,8 +57,10 @@ class Attempt:
 
     def is_done_with_folder(self):
         """Has it ended in a folder that is not the next one's of its slice?"""
-        return not self.live() and (
-            self.slice is None or self.ranks[0]["state"] == "lost" or self.folder.exit(0) is not None
+        return (
+            bool(self.ranks)
+            and not self.live()
+            and (self.slice is None or self.ranks[0]["state"] == "lost" or self.folder.exit(0) is not None)
         )
 
     def settled(self):

@@ -6,7 +6,6 @@ at it reads at most a window of it, each line either has the form `[rank, n, sta
 paused_us, comm_us|null]` or `["requeue"]`, or is passed over, and a file that has grown large is emptied.
 """
 
-import contextlib
 import os
 import re
 
@@ -82,9 +81,13 @@ def takes_room(path):
 
 
 def empty(path):
-    """Nothing of it is left. While somebody has a lease on it, it stays as it is: to open it would wait."""
-    with contextlib.suppress(OSError):
+    """Nothing of it is left; False: it stays as it is, while somebody has a lease on it, for to open it would
+    wait."""
+    try:
         os.close(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 def size_of(path):

@@ -80,8 +80,8 @@ VARIABLES = {
 OFF = ("0", "no")
 DIGITS = 7  # of a number
 VERBOSE = "verbose,"
-# what follows a comma of --export that is no part of a value: a name, an assignment, or nothing
-NEXT = re.compile(r"(?:[A-Za-z_]\w*)?(?:,|\Z)|[^,='\"]*=", re.ASCII)
+# what follows a comma of --export that is no part of a value: a name, an assignment, a quote, or nothing
+NEXT = re.compile(r"(?:[A-Za-z_]\w*)?(?:,|\Z)|[^,='\"]*=|['\"]", re.ASCII)
 NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 
 
@@ -136,7 +136,8 @@ def parsed(words, environ, tell):
     for flag, value in found:
         values[of_letter.get(flag, flag.lstrip("-"))] = value
     values.update(given)
-    if environ.get("SLURM_NTASKS_PER_GPU", "").isdecimal():  # the job's tasks share its GPUs so
+    own = "ntasks-per-gpu" in values or "gpus-per-task" in values
+    if environ.get("SLURM_NTASKS_PER_GPU", "").isdecimal() and not own:  # the job's tasks share its GPUs so
         values.setdefault("gpu-bind", "single:" + environ["SLURM_NTASKS_PER_GPU"])
     refused = sorted(name.rstrip("=?") for name in REFUSED if name.rstrip("=?") in values)
     if refused:

@@ -70,9 +70,8 @@ class Part:
         self.tasks = []
         self.inbox, self.outbox = bytearray(), bytearray()
         self.asked = None
-        self.last_words = (
-            False  # all tasks have ended: what stands in their streams is all that is still read
-        )
+        # all tasks have ended: what stands in their streams is all that is still read
+        self.last_words = False
         self.gone = False  # srun is
         self.relays = False  # do the first processes pass signals on to the tasks, in containers?
         self.poll = select.poll()
@@ -288,9 +287,12 @@ class Part:
         self._forget(fd)
 
     def _passes_on(self, task, fd):
-        """What a task has left behind speaks for it, but not as a rank of PMI. An older srun takes a part
-        that says such a thing for a liar: for it what comes is read, and dropped."""
-        return not task.told or (task.streams[fd] != PMI and bool(self.asked.get("hears_left")))
+        """What a task has left behind speaks for it, but not as a rank of PMI, nor behind the last end.
+        An older srun takes a part that says such a thing for a liar: what comes is dropped for it."""
+        if not task.told:
+            return True
+        hears = task.streams[fd] != PMI and bool(self.asked.get("hears_left"))
+        return hears and not all(one.told for one in self.tasks)
 
     def _reap(self):
         while True:

@@ -2,7 +2,7 @@
 
 The script and the reports of an attempt belong to the user, whose other jobs may open them as well. Removed
 while one has them open, they would go on to take the disk of the spool, out of sight. So each is made
-root's first, that nobody opens it from then on, and one that is open for writing is put aside under
+root's first, that nobody opens it from then on, and emptied. One that is open for writing is put aside under
 <state>/still_open. There it is looked at as long as somebody has it open, and is removed then.
 
 Without root the agent and its jobs are one user, and nothing can be made another's.
@@ -16,6 +16,7 @@ import signal
 
 import rm_reports
 
+FILES_MOST = 1000  # of a user: each is looked at every second
 UNKNOWN = (errno.EWOULDBLOCK, errno.EMFILE, errno.ENFILE)
 
 
@@ -50,15 +51,21 @@ def take(path, home):
     name <user id>.<inode>."""
     with contextlib.suppress(FileNotFoundError):
         about = os.lstat(path)
-        if not (_made_roots(path, about) and is_written_to(path) and _put_aside(path, about, home)):
+        if not (_made_roots(path, about) and _is_held(path) and _put_aside(path, about, home)):
             os.unlink(path)
+
+
+def _is_held(path):
+    """Could what it takes of the disk stay, or grow, behind its last name? It is emptied, for who only reads
+    it keeps its blocks, too."""
+    return is_written_to(path) or not rm_reports.empty(path)
 
 
 def _made_roots(path, about):
     """False for a file that has another name, too: he keeps it by that one, as any other file of his."""
     if about.st_uid == os.geteuid():
         return True
-    with contextlib.suppress(PermissionError):
+    with contextlib.suppress(OSError):  # not root's agent, or no room for it
         os.chown(path, 0, 0, follow_symlinks=False)
         os.chmod(path, 0)  # now nobody else can open it, nor give it one more name
         if os.lstat(path).st_nlink > 1:
@@ -94,19 +101,23 @@ class StillOpen:
         return not self._names()
 
     def look(self):
-        """The ids of the users who fill the disk with such files, which are emptied. What nobody writes to
-        any more is removed."""
+        """The ids of the users who fill the disk with such files, which are emptied, or who have too many.
+        What nobody holds any more is removed."""
         taken = {}  # user id -> (bytes of the disk, the files that take them)
         for name in self._names():
             path = os.path.join(self.home, name)
             with contextlib.suppress(OSError, ValueError):
-                if not is_written_to(path):
+                if not _is_held(path):
                     os.unlink(path)
                     continue
                 uid = int(name.partition(".")[0])
                 room, paths = taken.get(uid, (0, []))
                 taken[uid] = room + os.lstat(path).st_blocks * 512, [*paths, path]
-        filled = {uid: paths for uid, (room, paths) in taken.items() if room > rm_reports.ROOM_BYTES}
+        filled = {
+            uid: paths
+            for uid, (room, paths) in taken.items()
+            if room > rm_reports.ROOM_BYTES or len(paths) > FILES_MOST
+        }
         for paths in filled.values():
             for path in paths:
                 rm_reports.empty(path)

@@ -62,6 +62,7 @@ class FakeService:
     """`log` tells what was asked; `finish(id)` ends a job; sync and async methods are mixed on purpose."""
 
     def __init__(self) -> None:
+        self.newest: dict[int, Reason] = {}  # why jobs wait, by the newest pass
         self.table: dict[int, Job] = {}
         self.reserved: dict[str, HostReservation] = {}
         self.shared, self.ledger = NO_ACCOUNTS, Ledger()
@@ -264,7 +265,7 @@ class FakeService:
         return found[-limit:] if limit else found
 
     def jobs_and_reasons(self, **asked: Any) -> tuple[list[Job], Reasons]:
-        return self.jobs(**asked), NO_REASONS
+        return self.jobs(**asked), Reasons(self.newest, NO_REASONS.of_shapes)
 
     def queue(self, *, user: str, limit: int) -> list[Job]:
         """By priority."""

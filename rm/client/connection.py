@@ -33,6 +33,8 @@ SWITCHING, TOO_MANY, WAITS = 101, 429, 503
 PATIENCE_S = 60.0  # with a daemon that restarts, waits for its database, or says it is asked too often
 PAUSE_S = 0.5
 CHUNK_BYTES = 65_536
+CLOSED = "The daemon closed the connection before it answered."
+LOOK = "Look whether it happened before repeating it."
 LONG_BYTES = 4 << 20  # of an answer: 2,000 whole jobs
 Path = tuple[str | int, ...]
 Answer = TypeVar("Answer")
@@ -251,10 +253,7 @@ class Connection:
             data = response.read()
         except (OSError, http.client.HTTPException):
             self.close()
-            raise Unreachable(
-                "The daemon closed the connection before it answered.",
-                "Look whether it happened before repeating it.",
-            ) from None
+            raise ConnectionClosed(CLOSED, LOOK) from None
         if response.status >= 400:
             raise failure(response.status, data)
         return data
@@ -278,14 +277,15 @@ class Connection:
         if present:
             target += "?" + urlencode({key: 1 if value is True else value for key, value in present.items()})
         until_s = time.monotonic() + self.patience_s
-        followed = False
+        followed = led = False
         while True:
             try:
                 response = self._ask(method, target, body, timeout_s, key, headers)
             except LedElsewhere:
-                if (method == "POST" and not key) or query.get("signal"):  # it would come twice
+                if led or (method == "POST" and not key) or query.get("signal"):  # it would come twice
                     raise
-                self.asked_again = followed = True
+                self.asked_again = led = True
+                followed = self._leader is not None
                 continue
             except Unreachable as error:
                 if followed and self._leader is None:  # no connection: it was asked nothing
@@ -364,10 +364,7 @@ class Connection:
             ) from None
         except (OSError, http.client.HTTPException):
             self.close()
-            raise self.door.explain() or ConnectionClosed(
-                "The daemon closed the connection before it answered.",
-                "Look whether it happened before repeating it.",
-            ) from None
+            raise self.door.explain() or ConnectionClosed(CLOSED, LOOK) from None
 
     def _look_around(self, method: str, told: list[str]) -> None:
         """While nothing is said: a leader that stands still is replaced, and one may wait for its database.
@@ -380,12 +377,12 @@ class Connection:
         known = (self.address, *map(self.address.at, self.address.peers))
         if (leader := other_leader(silent, known)) is not None:
             self.close()
-            self._leader = leader if leader != self.address else None
             self.door = doors.door_to(leader)
+            self._leader = leader if leader != self.address else None
             raise LedElsewhere(
                 f"The daemon at {silent} does not answer, and another leads by now, at {leader}. Whether it "
                 "was done is not known.",
-                "Look whether it happened before repeating it.",
+                LOOK,
             )
         if method != "GET" and not told and (why := what_it_waits_for(silent)):
             told.append(why)

