@@ -141,7 +141,7 @@ def test_steps_bind_gpus_as_the_job_says() -> None:
     assert laid("--gpu-bind=none", environ={"SLURM_GPU_BIND": "single:1"})[0]["gpus"] == [[0, 1]] * 2
     shared = {"SLURM_NTASKS_PER_GPU": "2"}
     assert laid(environ=shared)[0]["gpus"] == [[0], [0]]
-    assert laid("-n2", "--ntasks-per-gpu=1", environ=shared)[0]["gpus"] == [[0], [1]]
+    assert laid("-n4", "--ntasks-per-gpu=1", environ=shared)[0]["gpus"] == [[0], [1]]
 
 
 def test_exact_steps_share_a_host_until_its_processors_are_taken() -> None:
