@@ -134,7 +134,7 @@ def test_an_operator_drains_a_host_and_users_are_not_offered_it(seen: Seen) -> N
     page.get_by_label("Reason").fill("bad cable")
     page.get_by_role("button", name="Drain the host").click()
     expect(page.get_by_role("status").first).to_have_text("Host h3 is UP.")
-    expect(page.get_by_role("region", name="Hosts of zone z1")).to_contain_text("boss: bad cable")
+    expect(page.get_by_role("region", name="Hosts of zone z1")).to_contain_text("bad cable (boss)")
     expect(page.get_by_role("link", name="Resume h3")).to_be_visible()
     expect(page.get_by_role("link", name="Run latency")).to_be_visible()
     page.get_by_role("button", name="Log out").click()
