@@ -101,11 +101,10 @@ def leave_files(*kept):
     followed that a user named: by /proc/self/fd it would lead to what root has opened, and by a directory
     there out of the job's own mounts."""
     signal.set_wakeup_fd(-1)
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) not in kept:
-            with contextlib.suppress(OSError):
-                # the folder's own descriptor
-                os.close(int(name))
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if fd > 2 and fd not in kept:
+            with contextlib.suppress(OSError):  # that of the list itself is closed already
+                os.close(fd)
 
 
 def _enter_container(folder, request, task, argv, environ):
