@@ -198,6 +198,8 @@ async def _keep_open(opened: Opening, is_leaders: Callable[[], bool | None]) -> 
             elif taken is False and runner is None:
                 try:
                     runner = await opened()
+                    told = ""
+                    errors.forget()
                 except ConfigError as error:
                     if told != str(error):
                         log.warning("%s Until it leads the daemon tries again, every %g s", error, RETRY_S)

@@ -142,3 +142,33 @@ def test_a_waiting_daemon_tries_a_door_again_whatever_fails(
     with caplog.at_level(logging.WARNING, "rm.web"):
         asyncio.run(main())
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+
+
+@pytest.mark.parametrize("error", [ConfigError("no descriptors"), RuntimeError("out of sorts")])
+def test_what_fails_again_after_a_door_of_a_standby_was_open_is_news(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    monkeypatch.setattr(standby, "RETRY_S", 0.01)
+    turns = [error, None, error, None]
+    leads = [False, False, True, False, False]  # the door is closed between its two openings
+
+    async def main() -> None:
+        done = asyncio.Event()
+
+        async def open_door() -> web.AppRunner:
+            failed = turns.pop(0)
+            if failed is not None:
+                raise failed
+            if not turns:
+                done.set()
+            return web.AppRunner(web.Application())
+
+        task = asyncio.create_task(standby._keep_open(open_door, lambda: leads.pop(0) if leads else None))
+        await asyncio.wait_for(done.wait(), PATIENCE_S)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    with caplog.at_level(logging.WARNING, "rm.web"):
+        asyncio.run(main())
+    assert len(caplog.records) == 2
