@@ -103,7 +103,7 @@ def leave_files(*kept):
     signal.set_wakeup_fd(-1)
     for fd in map(int, os.listdir("/proc/self/fd")):
         if fd > 2 and fd not in kept:
-            with contextlib.suppress(OSError):  # that of the list itself is closed already
+            with contextlib.suppress(OSError):  # the descriptor that listed them is closed already
                 os.close(fd)
 
 

@@ -156,17 +156,23 @@ def answered_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaders: bytes)
 
     def serve() -> None:
         for answer in (waits, leaders, leaders, leaders):
-            peer, _ = listener.accept()
+            try:
+                peer, _ = listener.accept()
+            except OSError:  # nobody asks any more
+                return
             with peer:
                 asked.append(peer.recv(65536).split()[0])
                 peer.sendall(answer)
 
-    threading.Thread(target=serve, daemon=True).start()
+    server = threading.Thread(target=serve)
+    server.start()
     monkeypatch.setattr("rm.client.connection.time.sleep", lambda seconds: None)
     client = Connection(str(tmp_path / "rm.sock"))
     with pytest.raises(Unreachable, match="closed the connection"):
         client.delete("jobs", 1, signal=10)
     client.close()
+    listener.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits in `accept`; closing alone does not
+    server.join()
     listener.close()
     return len(asked)
 
