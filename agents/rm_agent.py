@@ -163,7 +163,9 @@ class Agent:
                     self.streams.serve(data, events)
                 elif kind == "admission":
                     self.admission.serve(data)
-            if self.channel.is_silent() and not self.slow.go_on():
+            if (
+                self.channel.is_silent()
+            ):  # whatever is at work: the daemon has given it up as at a connection's end
                 sys.stderr.write("The daemon has said nothing for minutes: it is gone, or was cut off.\n")
                 break
             self.streams.look()

@@ -99,7 +99,11 @@ def test_an_agent_that_hears_nothing_of_its_daemon_ends_and_its_tasks_do_not(
     agent = start()
     agent.launch(SH + "until [ -e go ]; do sleep 0.02; done", chdir=str(agent.state))
     agent.end()
-    assert start(files=files).process.wait(WAIT_S) == 0
+    left = start(files=files)
+    # an operation that would go on for long, such as one that freezes a job again and again
+    left.send(b'{"id": 7, "op": "reflect", "port": 0, "duration_us": 600000000}')
+    left.event("reflecting")
+    assert left.process.wait(WAIT_S) == 0
     successor = start()
     assert successor.tasks()[0]["state"] == "running"
     (successor.state / "go").touch()
