@@ -21,7 +21,7 @@ from rm.client.address import Address
 from rm.client.failure import ConnectionClosed, Interrupted, LedElsewhere, PerhapsHeard, Unanswered, failure
 from rm.client.ways import doors
 from rm.client.ways.leader import named_leader
-from rm.client.ways.silence import head_of_answer, other_leader, what_it_waits_for
+from rm.client.ways.silence import head_of_answer, leader_now, what_it_waits_for
 from rm.errors import RmError, Standby, StoreUnavailable, Unreachable
 
 if TYPE_CHECKING:
@@ -368,14 +368,15 @@ class Connection:
 
     def _look_around(self, method: str, told: list[str]) -> None:
         """While nothing is said: a leader that stands still is replaced, and one may wait for its database.
-        A read hears of that as its answer.
+        A read hears of the latter as its answer.
 
         Raises:
             LedElsewhere: by a daemon that will be asked from now on.
         """
         silent = self.answers_at
         known = (self.address, *map(self.address.at, self.address.peers))
-        if (leader := other_leader(silent, known)) is not None:
+        leader = leader_now(silent, known)
+        if leader is not None and leader != silent:
             self.close()
             self.door = doors.door_to(leader)
             self._leader = leader if leader != self.address else None
@@ -384,7 +385,9 @@ class Connection:
                 "was done is not known.",
                 LOOK,
             )
-        if method != "GET" and not told and (why := what_it_waits_for(silent)):
+        if told or (leader is not None and method == "GET"):
+            return
+        if why := what_it_waits_for(silent) if leader else f"{silent} does not answer. It is waited for.":
             told.append(why)
             self.on_wait(why)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rm.api.job_rows import JobRow, by_name
-from rm.client.one_request import answered, opened
+from rm.client.one_request import read
 from rm.client.quick_json import loads
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ def rows_at_once(path: str, selection: Mapping[str, object]) -> list[JobRow] | N
     pages: list[list[JobRow]] = []
     more, before = True, 0
     while more:
-        answer = answered(opened(path), "GET", f"/v1/jobs/rows?before={before}&{query}", {})
+        answer = read(path, f"/v1/jobs/rows?before={before}&{query}")
         if answer is None:
             return None
         try:

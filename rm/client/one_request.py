@@ -14,21 +14,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 TIMEOUT_S = 60.0
-QUIET_S = 5.0  # without an answer, before anybody says why
+QUIET_S = 5.0  # without an answer, before anybody says why; reads are then asked elsewhere
 CHUNK_BYTES = 1 << 18
 NO_STATUS, SUCCESS, REFUSED, DEFECT = 0, 200, range(400, 500), 500
 LATER = (408, 429)  # of these, those that are to be asked again
 
 
-def opened(path: str) -> socket | None:
+def read(path: str, target: str) -> bytes | None:
+    """The answer to `GET target`; None: `rm.client.connection` has to ask. A daemon that is silent may be no
+    leader any more, which that finds out, so that nobody waits long for it here."""
+    return answered(opened(path, QUIET_S), "GET", target, {})
+
+
+def opened(path: str, timeout_s: float = TIMEOUT_S) -> socket | None:
     """A connection to the daemon whose socket this is, for one request; None: nobody can be asked there.
-    Opened before the request is made, it is taken by the daemon meanwhile."""
+    Opened before the request is made, it is taken by the daemon meanwhile.
+
+    Args:
+        timeout_s: for the connection, and for each part of the answer.
+    """
     try:
         door = socket(AF_UNIX, SOCK_STREAM)
     except OSError:
         return None
     try:
-        door.settimeout(TIMEOUT_S)
+        door.settimeout(timeout_s)
         door.connect(path)
         return door
     except OSError:
@@ -44,7 +54,7 @@ def answered(
     body: bytes = b"",
     on_refusal: Callable[[int, bytes], None] | None = None,
     on_silence: Callable[[], None] | None = None,
-    on_quiet: Callable[[], None] | None = None,
+    on_quiet: Callable[[], bool] | None = None,
 ) -> bytes | None:
     """The body of the daemon's answer, where it did what it was asked; None: it did not, or said nothing.
 
@@ -54,7 +64,7 @@ def answered(
         on_refusal: hears status and body of a refusal that another request would get again, which would be
             recorded twice.
         on_silence: hears that the request was made and nobody knows what became of it.
-        on_quiet: hears once that the answer is late; it is waited for on.
+        on_quiet: hears once that the answer is late, and says whether it is waited for on.
     """
     if door is None:
         return None
@@ -78,13 +88,18 @@ def answered(
     return None
 
 
-def _late(door: socket, on_quiet: Callable[[], None]) -> bytes:
-    """What comes of the answer in its first seconds."""
+def _late(door: socket, on_quiet: Callable[[], bool]) -> bytes:
+    """What comes of the answer in its first seconds.
+
+    Raises:
+        TimeoutError: nothing has come, and it is not waited for on.
+    """
     door.settimeout(QUIET_S)
     try:
         return door.recv(CHUNK_BYTES)
     except TimeoutError:
-        on_quiet()
+        if not on_quiet():
+            raise
         return b""
     finally:
         door.settimeout(TIMEOUT_S)

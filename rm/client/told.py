@@ -6,7 +6,7 @@ time.
 
 from __future__ import annotations
 
-from rm.client.one_request import answered, opened
+from rm.client.one_request import read
 from rm.client.quick_json import objects
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ def told(path: str, target: str) -> Any:
         path: the daemon's socket.
         target: the path below the root, with the query.
     """
-    answer = answered(opened(path), "GET", target, {})
+    answer = read(path, target)
     if answer is None:
         return None
     try:

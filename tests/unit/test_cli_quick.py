@@ -296,7 +296,7 @@ def test_rows_that_are_none_of_rms_or_never_end_are_left_to_the_usual_way(
     if isinstance(rows, list) and isinstance(rows[0], str):
         rows = [[json.loads(rows[0].removeprefix("id ")), *[None] * (len(JobRow._fields) - 1)]]
     page = json.dumps({"columns": JobRow._fields, "rows": rows, "more": True}).encode()
-    monkeypatch.setattr(listing, "answered", lambda *_: page)
+    monkeypatch.setattr(listing, "read", lambda *_: page)
     assert listing.rows_at_once("/nowhere", {}) is None
 
 

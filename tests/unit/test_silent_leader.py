@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from rm.arrays import parse_id
-from rm.cli.jobs import quick_submit
+from rm.cli.jobs import quick_queue, quick_submit
 from rm.cli.slurm.changing import Changing
+from rm.cli.slurm.queue import squeue
 from rm.client import one_request
 from rm.client.connection import Connection
 from rm.client.submission import submit
@@ -205,3 +206,64 @@ def test_scancel_says_it(
     with waiting(tmp_path / "rm.sock", b"DELETE"):
         Changing().cancel(parse_id("7"))
     assert capfd.readouterr().err == f"rmx: {WAITS}\n"
+
+
+@contextmanager
+def silent_at_first(path: Path) -> Iterator[list[bytes]]:
+    """A daemon that answers from its second request on, with no jobs; what it was asked."""
+    asked: list[bytes] = []
+
+    def each(peer: socket.socket, what: bytes) -> None:
+        asked.append(what.split(b"?")[0])
+        if len(asked) > 1:
+            body = json.dumps({"version": 1, "columns": [], "rows": [], "more": False, "job": 7}).encode()
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    with listening(path, each):
+        yield asked
+
+
+def test_quick_reads_do_not_wait_for_a_silent_daemon_but_ask_as_other_commands_do(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RM_DAEMON__SOCKET", str(tmp_path / "rm.sock"))
+    monkeypatch.setattr(one_request, "QUIET_S", 0.05)
+    with silent_at_first(tmp_path / "rm.sock") as asked:
+        assert quick_queue.attempt([]) is None
+        assert (asked, capfd.readouterr().out) == ([b"GET /v1/jobs/rows"], "")
+    (tmp_path / "rm.sock").unlink()
+    with silent_at_first(tmp_path / "rm.sock") as asked:
+        assert squeue.run(["--noheader"]) == 0
+        assert (asked, capfd.readouterr().out) == ([b"GET /v1/jobs/rows"] * 2, "")
+
+
+def test_a_submission_to_a_silent_daemon_goes_on_as_other_commands_do(
+    tmp_path: Path, briefly: None, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RM_DAEMON__SOCKET", str(tmp_path / "rm.sock"))
+    monkeypatch.setattr(one_request, "QUIET_S", 0.05)
+    script = tmp_path / "train.sh"
+    script.write_text("#!/bin/sh\ntrue\n")
+    silent: list[bytes] = []  # the submission, and twice how the daemon is
+
+    def each(peer: socket.socket, what: bytes) -> None:
+        silent.append(what)
+        if len(silent) > 3:
+            peer.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"job":7}')
+
+    with listening(tmp_path / "rm.sock", each):
+        assert quick_submit.attempt([str(script)]) == 0
+    assert capfd.readouterr().out == "Submitted batch job 7\n"
+    keys = [line for what in silent for line in what.split(b"\r\n") if line.startswith(b"Idempotency-Key")]
+    assert len(keys) == 2
+    assert len(set(keys)) == 1
+
+
+def test_who_reads_of_a_daemon_that_stands_still_hears_so(tmp_path: Path, briefly: None) -> None:
+    told: list[str] = []
+    with listening(tmp_path / "rm.sock", lambda peer, asked: None):
+        client = Connection(str(tmp_path / "rm.sock"), timeout_s=0.6, on_wait=told.append)
+        with pytest.raises(Unreachable, match="did not answer within"):
+            client.get("hosts")
+        client.close()
+    assert told == [f"{tmp_path / 'rm.sock'} does not answer. It is waited for."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rm.cli.output import note
 from rm.client.address import find_daemon
 from rm.client.kept_ssh import at_hand
 from rm.client.told import told
@@ -40,14 +41,18 @@ class Asking:
             self._client.close()
 
     def _told(self, target: str) -> Any:
-        return told(self._path, target) if self._path else None
+        """None: a Client is to be asked, and for the rest, too: it may have found another daemon."""
+        answer = told(self._path, target) if self._path else None
+        if answer is None:
+            self._path = ""
+        return answer
 
     @property
     def client(self) -> Client:
         if self._client is None:
             from rm.client import Client
 
-            self._client = Client()
+            self._client = Client(on_wait=note)
         return self._client
 
     @property

@@ -89,11 +89,13 @@ class Changing(Asking):
         said = answered(opened(self._path), method, target, headers, body, _refuse, _unheard, self._say_why)
         return said is not None
 
-    def _say_why(self) -> None:
+    def _say_why(self) -> bool:
+        """The answer is waited for in any case: what was heard without a key is not asked for again."""
         from rm.cli.quiet import say_why
         from rm.client.address import Address
 
         say_why(Address("unix", self._path))
+        return True
 
 
 def _refuse(status: int, body: bytes) -> None:

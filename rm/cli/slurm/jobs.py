@@ -6,6 +6,7 @@ import os
 import time
 
 from rm.api.job_rows import HELD, HELD_BY_ADMIN, JobRow, row_of
+from rm.cli.output import note
 from rm.cli.shown import moment as usual_moment
 from rm.cli.slurm.asking import Asking
 from rm.client.address import find_daemon
@@ -52,7 +53,7 @@ def rows(**selection: Any) -> list[JobRow]:
     if found is None:
         from rm.client import Client
 
-        with Client() as client:
+        with Client(on_wait=note) as client:
             found = client.rows(**selection)
     return [line for row in found for line in _lines(row)]
 
@@ -112,7 +113,7 @@ def whole(**selection: Any) -> list[Any]:
         reason = job.reason.code if job.reason is not None else ""
         return _lines(row_of(job, job.state, job.short_state, job.hosts, reason, job.partition or ""))
 
-    with Client() as client:
+    with Client(on_wait=note) as client:
         return [Whole(_of_line(job, line), line) for job in client.jobs(**selection) for line in lines(job)]
 
 

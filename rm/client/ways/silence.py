@@ -49,11 +49,11 @@ def _has_come(sock: socket.socket, within_s: float) -> bool:
     return bool(looked.poll(max(0.0, within_s) * 1000))
 
 
-def other_leader(silent: Address, known: Iterable[Address]) -> Address | None:
-    """The daemon that leads instead of a silent one, as the `known` ones tell that are not it. One that still
-    says that it leads is only slow; the others may know it by another name."""
+def leader_now(silent: Address, known: Iterable[Address]) -> Address | None:
+    """The daemon that leads: the silent one, which is only slow if it answers this, or another instead of it,
+    as the `known` ones tell that are not it. None: nobody tells."""
     if who_leads(silent) is not None:
-        return None
+        return silent  # the others may know it by another name
     for address in known:
         leader = who_leads(address) if address != silent else None
         if leader is not None and leader != silent:
