@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rm.client.websocket import WebSocket
 
 TIMEOUT_S = 60.0
-POST_TIMEOUT_S = 600.0  # measuring the network takes long; a submission waits for its commit
+POST_TIMEOUT_S = 600.0  # measuring the network takes long, and so does cancelling very many jobs
 SWITCHING, TOO_MANY, WAITS = 101, 429, 503
 PATIENCE_S = 60.0  # with a daemon that restarts, waits for its database, or says it is asked too often
 PAUSE_S = 0.5
@@ -91,7 +91,7 @@ class Connection:
         return self._object(self.ask("POST", path, {}, payload, timeout_s, key))
 
     def delete(self, *path: str | int, **query: Any) -> dict[str, Any]:
-        return self._object(self.ask("DELETE", path, query))
+        return self._object(self.ask("DELETE", path, query, timeout_s=POST_TIMEOUT_S))
 
     def ask(
         self,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rm.api.job_rows import JobRow
 from rm.arrays import parse_id
 from rm.cli.jobs import quick_queue, quick_submit
 from rm.cli.slurm.changing import Changing
@@ -216,7 +217,8 @@ def silent_at_first(path: Path) -> Iterator[list[bytes]]:
     def each(peer: socket.socket, what: bytes) -> None:
         asked.append(what.split(b"?")[0])
         if len(asked) > 1:
-            body = json.dumps({"version": 1, "columns": [], "rows": [], "more": False, "job": 7}).encode()
+            page = {"version": 1, "columns": JobRow._fields, "rows": [], "more": False}
+            body = json.dumps(page).encode()
             peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
 
     with listening(path, each):
@@ -230,11 +232,11 @@ def test_quick_reads_do_not_wait_for_a_silent_daemon_but_ask_as_other_commands_d
     monkeypatch.setattr(one_request, "QUIET_S", 0.05)
     with silent_at_first(tmp_path / "rm.sock") as asked:
         assert quick_queue.attempt([]) is None
-        assert (asked, capfd.readouterr().out) == ([b"GET /v1/jobs/rows"], "")
+    assert (asked, capfd.readouterr().out) == ([b"GET /v1/jobs/rows"], "")
     (tmp_path / "rm.sock").unlink()
     with silent_at_first(tmp_path / "rm.sock") as asked:
         assert squeue.run(["--noheader"]) == 0
-        assert (asked, capfd.readouterr().out) == ([b"GET /v1/jobs/rows"] * 2, "")
+    assert (asked, capfd.readouterr().out) == ([b"GET /v1/jobs/rows"] * 2, "")
 
 
 def test_a_submission_to_a_silent_daemon_goes_on_as_other_commands_do(
@@ -267,3 +269,11 @@ def test_who_reads_of_a_daemon_that_stands_still_hears_so(tmp_path: Path, briefl
             client.get("hosts")
         client.close()
     assert told == [f"{tmp_path / 'rm.sock'} does not answer. It is waited for."]
+
+
+def test_who_cancels_very_many_jobs_waits_longer_than_who_reads(tmp_path: Path) -> None:
+    """They are cancelled in parts, each with a commit of its own."""
+    with waiting(tmp_path / "rm.sock", b"DELETE"):
+        client = Connection(str(tmp_path / "rm.sock"), timeout_s=0.01)
+        assert client.delete("jobs", user="ann")["job"] == 7
+        client.close()
