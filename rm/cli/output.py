@@ -35,6 +35,21 @@ def printable(value: Any) -> str:
     return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
 
 
+def printable_json(text: str) -> str:
+    """The same JSON without characters that could steer a terminal. They stand in its strings alone, where
+    `json.dumps` has escaped those below U+0020 already."""
+    return (
+        text
+        if text.isprintable()
+        else "".join(char if char.isprintable() else _escaped(char) for char in text)
+    )
+
+
+def _escaped(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
 def all_printable(values: Iterable[Any]) -> list[str]:
     """The cells of a column, of which ten thousand are looked at together."""
     texts = list(values)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from rm.arrays import JobId, parse_id, split_ids
-from rm.cli.output import aligned, note, printable
+from rm.cli.output import aligned, note, printable, printable_json
 from rm.errors import UsageError
 from rm.units import parse_hosts
 
@@ -174,8 +174,9 @@ def host_names(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def emit_json(fields: Mapping[str, Any]) -> None:
-    """One object; values may be types of `rm.api`."""
-    click.echo(json.dumps({"version": VERSION, **fields}, ensure_ascii=False, default=_plain))
+    """One object; values may be types of `rm.api`. What is not printable is escaped, as JSON may: a terminal
+    would take U+009B for the beginning of a control sequence, and turn a name around by U+202E."""
+    click.echo(printable_json(json.dumps({"version": VERSION, **fields}, ensure_ascii=False, default=_plain)))
 
 
 def emit_answer(answer: Answer) -> None:

@@ -107,6 +107,18 @@ def test_queue_keeps_long_names_and_tames_hostile_ones(daemon: Daemon, rmx: Rmx)
     assert (states, bool(user), name, limit, everything) == ({"PENDING"}, True, "x", 4, True)
 
 
+def test_no_name_in_json_steers_a_terminal(daemon: Daemon, rmx: Rmx) -> None:
+    name = "a\u202egnp.exe\u2028\u009b31mré\x7f\U000e0041日"  # \u009b is an escape sequence's beginning, too
+    rmx("submit", "-J", name, "--hold", "--wrap=true")
+    for words in (("queue",), ("show", "1")):
+        said = rmx(*words, "--json")
+        assert said.out.removesuffix("\n").isprintable()
+        assert "é" in said.out
+        assert "日" in said.out
+        shown = said.json["job"] if words[0] == "show" else said.json["jobs"][0]
+        assert shown["spec"]["name"] == name
+
+
 def test_of_very_many_cancelled_jobs_their_number_is_said(daemon: Daemon, rmx: Rmx) -> None:
     for _ in range(101):
         rmx("submit", "train.sh")
