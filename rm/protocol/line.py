@@ -118,5 +118,9 @@ def _read(decoder: msgspec.json.Decoder[Kind], text: bytes | Raw, what: str) -> 
 def shown(words: object) -> str:
     """A host's words for a sentence: without control characters, and not too many."""
     text = str(words)
-    cut = text if len(text) <= TOLD_MAX else text[: TOLD_MAX - 1] + "…"
-    return "".join(char if char.isprintable() else "?" for char in cut)
+    return printable(text if len(text) <= TOLD_MAX else text[: TOLD_MAX - 1] + "…")
+
+
+def printable(text: str) -> str:
+    """One line without anything that steers a terminal or turns the text around."""
+    return "".join(char if char.isprintable() else "?" for char in text)

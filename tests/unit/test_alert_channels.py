@@ -288,12 +288,13 @@ def test_no_name_of_a_job_adds_headers_or_a_text_of_its_own(sink: Sink, word: st
     mail(sink).send_letter(
         "ann@x.test", f"Job_id=1 Name=x {word}\x1b[2J Ended", "en\x1b[2J\u202eded\n", "c1 7"
     )
-    mail(sink).tell({**NOTICE, "subject": word})
+    mail(sink).tell({**NOTICE, "subject": word, "message": "ba\x1b[2J\u202ed\r\n\r\nAll is well."})
     letter, alert = (message_from_bytes(m, policy=policy.default) for m in sink.mails)
     assert (letter["Bcc"], alert["Bcc"]) == (None, None)
     shown = f"Job_id=1 Name=x {word}?[2J Ended".replace("\u200b", "?").replace("=?", "= ?")
     assert letter["Subject"] == shown
     assert letter.get_content().strip() == "en?[2J?ded"
+    assert alert.get_content().splitlines()[0] == "ba?[2J?d????All is well."
 
 
 @pytest.mark.parametrize(

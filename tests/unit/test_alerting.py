@@ -438,6 +438,25 @@ def test_agents_are_asked_for_facts_now_and_then(world: World) -> None:
     assert alert["state"] == "firing"  # what was last known
 
 
+def test_no_word_of_a_host_makes_a_message_more_than_one_line(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would be a text of the host's own in a mail, records of its own in the log, or steer a terminal."""
+    life = world.life(facts_s=300)
+    life.look()
+    bus = "0\r\n\nAll is well: http://evil.example\r\n.\r\n\u202egnp\x1b[31m\x9b31m\u2028"
+    gpu, xid = {"index": 0, "bus": "1"}, {"bus": bus, "code": 79, "count": 1, "ago_s": 1}
+    for name in NAMES:
+        life.hosts.take("facts", name).answer(gpus=[gpu], gpu_xids=[xid] if name == "a" else [])
+    life.look(after_s=1)
+    (alert,) = life.look(after_s=5)
+    assert alert["message"].isprintable()
+    assert "All is well" in alert["message"]
+    assert world.channel.wait(1) == ["firing"]
+    assert world.channel.heard[0]["message"] == alert["message"]
+    assert all(record.getMessage().isprintable() for record in caplog.records)
+
+
 def test_a_job_whose_gpus_do_nothing_is_told_of_and_stopped(world: World) -> None:
     life = world.life(gpus_idle_s=60, gpus_idle_stop_s=120)
     host = builders.host("a", gpus=1)

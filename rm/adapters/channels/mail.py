@@ -141,7 +141,7 @@ def message_of(notice: Mapping[str, Any], sender: str, to: Sequence[str]) -> Ema
     ]
     if notice["ended_us"]:
         lines.append(f"over:      {_time(notice['ended_us'])}")
-    message.set_content("\n".join([*lines, "", "`rmx alerts` lists what holds now."]))
+    message.set_content("\n".join(map(_shown, [*lines, "", "`rmx alerts` lists what holds now."])))
     return message
 
 

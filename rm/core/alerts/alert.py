@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from rm.core.model.host import Host, selected
+from rm.protocol.line import printable
 from rm.units import HOUR_US, MINUTE_US, SECOND_US
 
 # Conditions that a mesh's cells show (rm.core.monitoring.cells), in two levels, and the others.
@@ -41,6 +42,8 @@ class Finding:
     of it, "" = `level`. `frozen` says why nothing is known now, "" = it holds. `covered` names a more
     specific condition: a channel that gets that one does not need this one. `lingers`: it was at fault when
     it fired, and would not be blamed for what is still bad, which one lying peer can claim.
+
+    The message may have words of hosts, and goes into mails, logs and terminals: it is one line.
     """
 
     condition: str
@@ -52,6 +55,10 @@ class Finding:
     covered: str = ""
     worst: str = ""
     lingers: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.message.isprintable():
+            object.__setattr__(self, "message", printable(self.message))
 
     @property
     def grade(self) -> str:
