@@ -7,6 +7,10 @@ import os
 import select
 import time
 
+PIPE_BYTES = 4096  # lines that are written together stay whole
+TOGETHER_S = 0.02  # that gathered news waits for more
+APART_S = 0.1  # between two tellings of it
+
 
 def now_us():
     return time.time_ns() // 1000
@@ -21,6 +25,44 @@ def say(events_path, words):
     for name in fifos:
         if not name.startswith("."):
             _say_to(os.path.join(events_path, name), words)
+
+
+class Gathered:
+    """News of one attempt after the other, sent together: each telling wakes the agents, and the daemon
+    behind them. What has ended before its start was told is told once."""
+
+    def __init__(self, events_path):
+        self._events_path = events_path
+        self.ends, self.starts = [], []  # lines to be sent, and events of the one that runs
+        self._since, self._told_at = None, 0.0  # when the first of it was, and when some was sent; monotonic
+
+    def start(self, events, began_at):
+        """Of the one that runs, which began then."""
+        self.starts += events
+        self._since = self._since or began_at
+
+    def end(self, line):
+        self.ends.append(line)
+        self._since = self._since or time.monotonic()
+
+    def many(self):
+        """Is it nearly as much as is written together?"""
+        return sum(map(len, self.ends)) > PIPE_BYTES // 2
+
+    def due(self):
+        """When it is to be sent, in monotonic seconds; None where there is nothing."""
+        return None if self._since is None else self.due_of(self._since)
+
+    def due_of(self, began_at):
+        """When news of that time is to be sent."""
+        return max(began_at + TOGETHER_S, self._told_at + APART_S)
+
+    def send(self, name):
+        """`name`: (job, attempt) of the one that runs."""
+        lines = self.ends + [line_of(event, *name) for event in self.starts]
+        if lines:
+            say(self._events_path, b"".join(lines))
+        self.ends, self.starts, self._since, self._told_at = [], [], None, time.monotonic()
 
 
 def line_of(event, job, attempt):

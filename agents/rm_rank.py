@@ -13,6 +13,9 @@ class Rank:
         self.capture = None  # of what it prints, unless it named a file for that
         self.pid = 0
         self.spawned = None  # while it is on its way to exec in our memory
+        self.spawned_at = (
+            None  # (microseconds since the epoch, since boot): its start, where nobody listens to it
+        )
         self.pipe = None
         self.said = b""
         self.failure = ""

@@ -16,14 +16,13 @@ import time
 import traceback
 
 from rm_lease import alive_us
-from rm_news import line_of, now_us, say
+from rm_news import Gathered, line_of, now_us
 from rm_slot import Ends, Slot
+from rm_spawn import Texts
 from rm_task import Supervisor, detach, woken_by_children
 from rm_task_attempt import Attempt
 from rm_task_place import made_capture, make_group, remove_group
 
-PIPE_BYTES = 4096  # lines that are written together stay whole
-NEWS_S = 0.02  # news goes out together: each line wakes the agent, and the daemon behind it
 MEMBERS_MAX = 1_000
 CLOCKS = ("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME")
 
@@ -62,10 +61,10 @@ class Slice:
         self.group, self.has_group = hierarchy.slice_group(folder.job, folder.attempt), False
         self.slot = Slot(spool, folder, members[0].request["script"], user)
         self.ends_file, self.wake = Ends(folder, len(members)), -1
-        self.user, self.fence, self.events_path = user, fence, events_path
-        self.control = -1
+        self.user, self.fence, self.news = user, fence, Gathered(events_path)
+        self.control, self.texts = -1, Texts()
+        self.counted = None  # by the group, when it served the last one
         self.running = self.place = None  # the supervisor of the member that runs, and where it is
-        self.ends, self.starts, self.news_at = [], [], None  # lines to be sent; since when, monotonic seconds
         self.began_us = alive_us()
 
     def spawn(self, lock, until_us, within_us):
@@ -124,6 +123,7 @@ class Slice:
             self.slot.drop()
         finally:
             self.running = self.place = None
+            self.news.starts = []
             for fd in fence.views():
                 if fd >= 0:
                     with contextlib.suppress(OSError):
@@ -164,32 +164,24 @@ class Slice:
             member.over = True
             record = {"event": "exit", "rank": 0, "code": 0, "signal": int(signal.SIGTERM), "oom": False,
                       "started_us": None, "ended_us": now_us(), "ran_us": None, "why": why}  # fmt: skip
-            self.note(self.ends, line_of(record, *member.name))
+            self.note_end(line_of(record, *member.name))
 
     # news
 
-    def note(self, news, *lines):
-        """To be sent soon. The start of what has ended before is not: its end says it, too."""
-        news += lines
-        if news is self.ends:
-            self.starts = []
-        self.news_at = self.news_at or time.monotonic()
-        if sum(map(len, self.ends)) > PIPE_BYTES // 2:
+    def note_end(self, line):
+        self.news.end(line)
+        if self.news.many():
             self.tell()
 
-    def due(self):
-        return None if self.news_at is None else self.news_at + NEWS_S
-
     def tell_due(self):
-        if self.news_at is not None and time.monotonic() >= self.news_at + NEWS_S:
+        due = self.news.due()
+        if due is not None and time.monotonic() >= due:
             self.tell()
 
     def tell(self):
-        if self.starts and self.place is not None:
+        if self.news.starts:
             self.place.write_told_tasks()
-        if self.ends or self.starts:
-            say(self.events_path, b"".join(self.ends + self.starts))
-        self.ends, self.starts, self.news_at = [], [], None
+        self.news.send(self.place.name if self.place else ())
 
 
 class InSlice:
@@ -200,14 +192,15 @@ class InSlice:
     """
 
     def __init__(self, of, member, attempt):
+        self._began_at = time.monotonic()
         self._of, self._number, self._attempt = of, member.place, attempt
-        self.inbox, self.name, self.failed = of.control, member.name, False
+        self.inbox, self.name, self.failed, self.texts = of.control, member.name, False, of.texts
         del attempt.meta["job"], attempt.meta["attempt"]  # the next one's are the same but for these
 
     def make_group(self):
         fence = self._attempt.fence
         if self._of.has_group:
-            self._attempt.used.share()
+            self._attempt.used.share(self._of.counted)
         else:
             if fence.program >= 0:
                 fence.program = os.dup(fence.program)
@@ -223,6 +216,7 @@ class InSlice:
         if limited or not self._attempt.group.is_as_made():
             remove_group(self._attempt)
             self._of.has_group = False
+        self._of.counted = self._attempt.used.counted
 
     def capture(self, rank):
         slot = self._of.slot
@@ -243,7 +237,10 @@ class InSlice:
         self._of.tell_due()
 
     def due(self):
-        return self._of.due()
+        return self._of.news.due()
+
+    def start_due(self):
+        return self._of.news.due_of(self._began_at)
 
     def write_meta(self, sync=False):
         meta = self._attempt.meta
@@ -275,9 +272,12 @@ class InSlice:
             slot.leave()
 
     def say(self, *events):
-        ended = any(event["event"] == "exit" for event in events)
-        lines = [line_of(event, *self.name) for event in events]
-        self._of.note(self._of.ends if ended else self._of.starts, *lines)
+        if events[-1]["event"] != "exit":
+            self._of.news.start(events, self._began_at)
+            return
+        self._of.news.starts = []  # an end says also when it started
+        for event in events:
+            self._of.note_end(line_of(event, *self.name))
 
     def fail(self, code, sentence):
         self.failed = True  # given back; a launch by itself says why

@@ -52,6 +52,7 @@ CODE = bytes.fromhex(
 OPEN, CLOSE, WRITE, SIGACTION, DUP2, EXECVE, CHDIR, UMASK = 2, 3, 1, 13, 33, 59, 80, 95
 SETUID, SETGID, SETSID, SETGROUPS, PRCTL, PRLIMIT, NUMBER = 105, 106, 112, 116, 157, 302, -1
 WORDS = 6
+BLANK = (0,) * WORDS
 PR_SET_PDEATHSIG = 1
 DEFAULTED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD, signal.SIGXFSZ)
 SUID_DUMPABLE = "/proc/sys/fs/suid_dumpable"
@@ -60,10 +61,13 @@ SUID_DUMPABLE = "/proc/sys/fs/suid_dumpable"
 def _may_share():
     """Is memory that a child of the user's shares closed to the user?"""
     try:
-        with open(SUID_DUMPABLE, "rb", 0) as file:
-            return file.read().strip() != b"1"
+        fd = os.open(SUID_DUMPABLE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
+    try:
+        return os.read(fd, 16).strip() != b"1"
+    finally:
+        os.close(fd)
 
 
 @functools.lru_cache(maxsize=1)
@@ -87,54 +91,83 @@ def code():
     return function
 
 
-class Spawned:
-    """One task on its way to exec. It must be kept until then: its list is what the child reads."""
+class Calls:
+    """System calls, as the words of a list that the code goes through, and what they point to."""
 
-    def __init__(self, user, chdir, printed, files, path, arguments, environ):
-        """`printed` becomes its output; `files`: how many it may have open, soft and hard."""
-        self.kept, self.pid, self.calls = [], -1, []
-        self._call(SETSID)
-        self.first = len(self.calls)
-        if os.getuid() == 0:
-            groups = (ctypes.c_uint32 * len(user.groups))(*user.groups)
-            self._call(SETGROUPS, len(user.groups), self._at(groups))
-            self._call(SETGID, user.gid)
-            self._call(SETUID, user.uid)
-        self._call(PRCTL, PR_SET_PDEATHSIG, signal.SIGKILL)  # setuid clears it, so it comes after
-        self._call(UMASK, umask_of(environ))
-        self._call(PRLIMIT, 0, resource.RLIMIT_NOFILE, self._at((ctypes.c_uint64 * 2)(*map(_limit, files))))
-        self._call(CHDIR, self._text(chdir))
-        self._call(CLOSE, 0)
-        self._call(OPEN, self._text(os.devnull), os.O_RDONLY)  # as the lowest that is free
-        self._call(DUP2, printed, 1)
-        self._call(DUP2, printed, 2)
-        default = self._at((ctypes.c_uint64 * 4)())
-        for number in DEFAULTED:
-            self._call(SIGACTION, number, default, 0, 8)
-        own, digits = ctypes.create_string_buffer(b"SLURM_TASK_PID=", 40), ctypes.create_string_buffer(24)
-        self._call(NUMBER, self._at(own) + len("SLURM_TASK_PID="), self._at(digits) + 24)
-        texts = [
-            os.fsencode(name) + b"=" + os.fsencode(value)
-            for name, value in environ.items()
-            if name != "SLURM_TASK_PID"
-        ]
-        envp = (ctypes.c_char_p * (len(texts) + 2))(*texts)
-        envp = (ctypes.c_void_p * (len(texts) + 2)).from_buffer(envp)
-        envp[len(texts)] = ctypes.addressof(own)
-        words = [os.fsencode(word) for word in (path, *arguments)]
-        argv = (ctypes.c_char_p * (len(words) + 1))(*words)
-        self.kept += [texts, words]
-        self._call(EXECVE, self._text(path), self._at(argv), self._at(envp))
+    def __init__(self):
+        self.words, self.kept = [], []
 
-    def _call(self, number, *arguments):
-        self.calls.append([number, *arguments])
+    def add(self, number, *arguments):
+        self.words += (number, *arguments, *BLANK[len(arguments) + 1 :])
 
-    def _at(self, data):
+    def at(self, data):
         self.kept.append(data)
         return ctypes.addressof(data)
 
-    def _text(self, text):
-        return self._at(ctypes.create_string_buffer(os.fsencode(text)))
+    def text(self, text):
+        return self.at(ctypes.create_string_buffer(os.fsencode(text)))
+
+
+class Texts:
+    """What one task after the other is started with: what stayed as it was is not written down again."""
+
+    def __init__(self):
+        self._known = {}  # the environment of the last one, as bytes
+        self._settings, self._calls = None, None
+
+    def of(self, environ):
+        before, self._known = self._known, {}
+        for pair in environ.items():
+            text = before.get(pair)
+            self._known[pair] = os.fsencode("%s=%s" % pair) if text is None else text
+        return list(self._known.values())
+
+    def calls(self, *settings):
+        """Those between setsid and exec."""
+        if self._settings != settings:
+            self._settings, self._calls = settings, _calls(*settings)
+        return self._calls
+
+
+def _calls(uid, gid, groups, umask, files, chdir, printed):
+    calls = Calls()
+    if os.getuid() == 0:
+        calls.add(SETGROUPS, len(groups), calls.at((ctypes.c_uint32 * len(groups))(*groups)))
+        calls.add(SETGID, gid)
+        calls.add(SETUID, uid)
+    calls.add(PRCTL, PR_SET_PDEATHSIG, signal.SIGKILL)  # setuid clears it, so it comes after
+    calls.add(UMASK, umask)
+    calls.add(PRLIMIT, 0, resource.RLIMIT_NOFILE, calls.at((ctypes.c_uint64 * 2)(*map(_limit, files))))
+    calls.add(CHDIR, calls.text(chdir))
+    calls.add(CLOSE, 0)
+    calls.add(OPEN, calls.text(os.devnull), os.O_RDONLY)  # as the lowest that is free
+    calls.add(DUP2, printed, 1)
+    calls.add(DUP2, printed, 2)
+    default = calls.at((ctypes.c_uint64 * 4)())
+    for number in DEFAULTED:
+        calls.add(SIGACTION, number, default, 0, 8)
+    return calls
+
+
+class Spawned:
+    """One task on its way to exec. It must be kept until then: its list is what the child reads."""
+
+    def __init__(self, user, chdir, printed, files, path, arguments, environ, texts):
+        """`printed` becomes its output; `files`: how many it may have open, soft and hard."""
+        self.pid = -1
+        self._common = texts.calls(user.uid, user.gid, user.groups, umask_of(environ), files, chdir, printed)
+        self.own = own = Calls()
+        own_id = own.at(ctypes.create_string_buffer(b"SLURM_TASK_PID=", 40))
+        own.add(NUMBER, own_id + len("SLURM_TASK_PID="), own.at(ctypes.create_string_buffer(24)) + 24)
+        environ.pop("SLURM_TASK_PID", None)
+        encoded = texts.of(environ)
+        envp = (ctypes.c_char_p * (len(encoded) + 2))(*encoded)
+        envp = (ctypes.c_void_p * (len(encoded) + 2)).from_buffer(envp)
+        envp[len(encoded)] = own_id
+        words = [os.fsencode(word) for word in (path, *arguments)]
+        argv = (ctypes.c_char_p * (len(words) + 1))(*words)
+        own.kept += [encoded, words]
+        own.add(EXECVE, own.text(path), own.at(argv), own.at(envp))
 
     def begin(self, home, doors):
         """Its process id, below 0 where it cannot be. It is born in the control group of the descriptor
@@ -142,12 +175,13 @@ class Spawned:
         function = code()
         if function is None or not _may_share():
             return -1
-        zero = self._at(ctypes.c_char(b"0"))
-        self.calls[self.first : self.first] = [[WRITE, door, zero, 1] for door in doors]
-        self.list = (ctypes.c_int64 * (WORDS * len(self.calls)))()
-        for i, call in enumerate(self.calls):
-            self.list[WORDS * i : WORDS * i + len(call)] = call
-        stack = self._at(ctypes.create_string_buffer(STACK_BYTES))
+        first, zero = Calls(), self.own.at(ctypes.c_char(b"0"))
+        first.add(SETSID)
+        for door in doors:
+            first.add(WRITE, door, zero, 1)
+        words = first.words + self._common.words + self.own.words
+        self.list = (ctypes.c_int64 * len(words))(*words)
+        stack = self.own.at(ctypes.create_string_buffer(STACK_BYTES))
         flags = CLONE_VM | CLONE_CLEAR_SIGHAND | (CLONE_INTO_CGROUP if home >= 0 else 0)
         how = (ctypes.c_uint64 * 11)(
             flags, 0, 0, 0, signal.SIGCHLD, stack, STACK_BYTES, 0, 0, 0, max(home, 0)

@@ -177,13 +177,14 @@ class Supervisor:
             self._orders.obey()
         self._orders.check_time()
         at.used.look()
+        self._beginning.look()
         self._place.look()
         self._ending.reap()
         self._ending.record_again()
 
     def _due(self):
         at = self._attempt
-        others = [*at.captures.due(), *at.used.due(), *self._ending.due()]
+        others = [*at.captures.due(), *at.used.due(), *self._beginning.due(), *self._ending.due()]
         place = self._place.due()
         return others if place is None else [*others, place]
 

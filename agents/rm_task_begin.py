@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import select
+import time
 
 from rm_become import become_task, task_environment, wanted_directory
 from rm_lease import alive_us
@@ -16,14 +17,19 @@ FILES_OF_RANK, FILES_OF_ALL = 4, 256  # that a supervisor has open
 
 
 def begun(rank):
-    """The event that a task has started: now, unless it has ended before that was heard."""
-    rank.started_us, rank.started_alive_us = (now_us(), alive_us()) if rank.end is None else rank.end[2:]
+    """The event that a task has started: now, unless it has ended before that was heard, or was not listened
+    to so long."""
+    if rank.spawned_at is not None:
+        rank.started_us, rank.started_alive_us = rank.spawned_at
+    else:
+        rank.started_us, rank.started_alive_us = (now_us(), alive_us()) if rank.end is None else rank.end[2:]
     return {"event": "started", "rank": rank.rank, "pid": rank.pid, "started_us": rank.started_us}
 
 
 class Beginning:
     def __init__(self, attempt, place, deadlines):
         self._attempt, self._place, self._deadlines = attempt, place, deadlines
+        self._listen_at = None  # to the first words of a task; monotonic seconds
 
     def allow_files(self):
         """As many open files as the ranks need: a login's 1024 are too few for some hundred."""
@@ -52,10 +58,27 @@ class Beginning:
         self._announce([begun(rank) for rank in attempt.ranks if rank.idle])
 
     def watch(self):
-        """Wait for the first words of the tasks as well."""
+        """Wait for the first words of the tasks as well. Of one that was started without a fork they can only
+        be that it runs: where nobody needs that at once, its end may come first, which saves a wake-up."""
         for rank in self._attempt.ranks:
-            if rank.pipe is not None:
+            if rank.pipe is None:
+                continue
+            self._listen_at = self._place.start_due() if rank.spawned is not None else None
+            if self._listen_at is not None:
+                rank.spawned_at = now_us(), alive_us()
+            else:
                 self._attempt.poll.register(rank.pipe, select.POLLIN)
+
+    def due(self):
+        """When to look again, in monotonic seconds."""
+        return [] if self._listen_at is None else [self._listen_at]
+
+    def look(self):
+        if self._listen_at is not None and time.monotonic() >= self._listen_at:
+            self._listen_at = None
+            for rank in self._attempt.ranks:
+                if rank.pipe is not None:
+                    self._attempt.poll.register(rank.pipe, select.POLLIN)
 
     def _may_spawn(self, rank):
         """Is it started with nothing that only `become_task` knows?"""
@@ -95,14 +118,15 @@ class Beginning:
             at.user.groups = os.getgrouplist(at.user.name, at.user.gid)
         script = at.folder.at("script")
         rank.spawned = Spawned(at.user, wanted_directory(at.request, at.user), rank.capture.entrance,
-                               at.task_files, script, at.request["args"], environ)  # fmt: skip
+                               at.task_files, script, at.request["args"], environ,
+                               self._place.texts)  # fmt: skip
         return at.group.spawn(rank.spawned)
 
     def _fork_instead(self, rank):
         """What failed before exec is tried again by a child that can say what is wrong."""
         if rank.end is None:
             os.waitpid(rank.pid, 0)
-        rank.end, rank.said = None, b""
+        rank.end, rank.said, rank.spawned_at = None, b"", None
         self._start_task(rank, False)
         self._attempt.poll.register(rank.pipe, select.POLLIN)
 
@@ -113,7 +137,8 @@ class Beginning:
         rank.said += data
         if data:
             return
-        at.poll.unregister(rank.pipe)
+        with contextlib.suppress(KeyError):  # its end came before it was listened to
+            at.poll.unregister(rank.pipe)
         os.close(rank.pipe)
         rank.pipe = None
         if rank.spawned is not None:

@@ -11,6 +11,7 @@ import rm_network_used
 from rm_capture import Capture
 from rm_files import write_in_room
 from rm_news import line_of, say
+from rm_spawn import Texts
 
 
 def make_group(attempt):
@@ -39,6 +40,7 @@ class Alone:
 
     def __init__(self, attempt, control, events_path):
         self._attempt, self.inbox, self._events_path = attempt, control, events_path
+        self.texts = Texts()
 
     def make_group(self):
         make_group(self._attempt)
@@ -63,6 +65,9 @@ class Alone:
 
     def due(self):
         """When to look again, in monotonic seconds; None: there is no need."""
+
+    def start_due(self):
+        """When it is to be known that a task has started, in monotonic seconds; None: at once."""
 
     def write_meta(self, sync=False):
         at = self._attempt

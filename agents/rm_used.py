@@ -40,8 +40,9 @@ def of_children(usage):
 
 def processor_times(path):
     """(user_us, system_us) that a control group of version 2 counted; None where it does not."""
-    cpu = _table(path, "cpu.stat")
-    found = cpu.get("user_usec", 0), cpu.get("system_usec", 0)
+    words = _text(path, "cpu.stat").split()
+    cpu = dict(zip(words[::2], words[1::2]))  # noqa: B905
+    found = _number(cpu.get("user_usec")), _number(cpu.get("system_usec"))
     return found if any(found) else None
 
 
@@ -63,16 +64,17 @@ class Used:
 
     def __init__(self, group):
         self._group, self._shared = group, False
+        self.counted = None  # by the group, when it was last asked: as `share` takes it
         self._passed = {}  # of the network, before this attempt
         self._reaped = [0] * len(KEYS)
         self._most_bytes = 0
         self._before = (0, 0, 0, 0)
         self._every_s, self._look_at = FIRST_LOOK_S, None  # monotonic seconds
 
-    def share(self):
-        """Its group served earlier attempts, which have ended."""
-        self._shared, self._before = True, self._counted()
-        self._passed = self._traffic()
+    def share(self, counted=None):
+        """Its group served earlier attempts, which have ended: what it had `counted` then is not its own."""
+        self._shared = True
+        self._before, self._passed = counted or (self._counted(), self._traffic())
 
     def begin(self):
         """Its tasks are about to start."""
@@ -100,7 +102,8 @@ class Used:
         """All together, as of now; None where nothing was started."""
         if self._look_at is None:
             return None
-        user, system, read, written = self._counted()
+        self.counted = counters, traffic = self._counted(), self._traffic()
+        user, system, read, written = counters
         if (user, system) != (0, 0):
             user, system = user - self._before[0], system - self._before[1]
         else:
@@ -111,7 +114,7 @@ class Used:
             read, written = self._reaped[4:]
         most = max(self._most_bytes, self._reaped[2])
         numbers = [user, system, most, max(self._peak(), most), read, written]
-        network = rm_network_used.since(self._traffic(), self._passed)[:INTERFACES]
+        network = rm_network_used.since(traffic, self._passed)[:INTERFACES]
         return [*numbers, network] if network else numbers
 
     def _traffic(self):
@@ -119,13 +122,13 @@ class Used:
 
     def _counted(self):
         """(user_us, system_us, read_bytes, written_bytes) of the group; 0 where it does not count."""
-        cpu = _table(self._group.path, "cpu.stat")
+        user_us, system_us = processor_times(self._group.path) or (0, 0)
         read = written = 0
         for line in _text(self._group.homes.get("io"), "io.stat").splitlines():
             words = dict(word.split("=", 1) for word in line.split()[1:] if "=" in word)
             read += _number(words.get("rbytes"))
             written += _number(words.get("wbytes"))
-        return cpu.get("user_usec", 0), cpu.get("system_usec", 0), read, written
+        return user_us, system_us, read, written
 
     def _peak(self):
         """The most memory that the group had, with files that it read and wrote; 0: not known, or also

@@ -29,9 +29,8 @@ pytestmark = pytest.mark.skipif(rm_spawn.code() is None, reason="tasks are forke
 def spawned(out: int, chdir: str = "/", script: str = TOLD) -> Any:
     user = SimpleNamespace(uid=NOBODY.pw_uid, gid=NOBODY.pw_gid, groups=[NOBODY.pw_gid])
     arguments = ["-c", script, "sh", "an argument"]
-    return rm_spawn.Spawned(
-        user, chdir, out, (100, 200), "/bin/sh", arguments, {"GREETING": "good day", "SLURM_TASK_PID": "1"}
-    )
+    environ = {"GREETING": "good day", "SLURM_TASK_PID": "1"}
+    return rm_spawn.Spawned(user, chdir, out, (100, 200), "/bin/sh", arguments, environ, rm_spawn.Texts())
 
 
 def output(entrance: int, exit_: int, task: Any) -> tuple[str, int]:
@@ -97,10 +96,11 @@ def test_memory_that_is_shared_with_a_user_is_closed_to_the_user() -> None:
     """The child stands still before exec, where it opens a pipe that nobody writes to."""
     exit_, entrance = os.pipe()
     task = spawned(entrance)
-    before_exec = next(i for i, call in enumerate(task.calls) if call[0] == rm_spawn.EXECVE)
     waiting, go = os.pipe()
     kept = rm_spawn.ctypes.create_string_buffer(8)
-    task.calls.insert(before_exec, [0, waiting, rm_spawn.ctypes.addressof(kept), 1])  # read
+    before_exec = len(task.own.words) - rm_spawn.WORDS
+    read = [0, waiting, rm_spawn.ctypes.addressof(kept), 1, 0, 0]
+    task.own.words[before_exec:before_exec] = read
     assert task.begin(-1, []) > 0
     while _uid_of(task.pid) != NOBODY.pw_uid:
         os.sched_yield()
