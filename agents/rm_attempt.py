@@ -22,7 +22,6 @@ class Attempt:
         self.log_sizes = {}  # rank -> what of it was written then
         self.offsets = {}  # rank -> bytes of its reports already read
         self.reported = set()  # ranks that have written some
-        self.reported_at = 0.0
         self.vanished = 0  # looks since its folder was gone before its launch was reported
         self.orphan = False  # its folder was deleted under it: it is lost, however it ends
         self.troubled = False  # a step of ours failed for it, and that was said
@@ -32,9 +31,20 @@ class Attempt:
         self.gpus_last = None  # (microseconds since the epoch, GPUs) of the last look
         self.slice, self.place = None, 0  # the folder of the slice that it is in, and where among its members
 
-    def alive(self):
-        """Does its supervisor live?"""
-        return (self.slice is not None and self.slice.alive()) or self.folder.alive()
+    def alive(self, slices=None):
+        """Does its supervisor live? `slices` keeps what was found of each slice, for others of it."""
+        if self.slice is None:
+            return self.folder.alive()
+        found = None if slices is None else slices.get(self.slice.path)
+        if found is None:
+            found = self.slice.alive()
+            if slices is not None:
+                slices[self.slice.path] = found
+        return found or self.folder.alive()
+
+    def left_folder(self):
+        """Of one that has ended: has it a folder of its own, and not one that its slice took on?"""
+        return self.slice is None or os.path.isdir(self.folder.path)
 
     def tell(self, message):
         """One line to its supervisor; False when there is none."""

@@ -48,6 +48,9 @@ class Attempts:
         self.slices = set()  # folders of slices of which something was forgotten
         self.ending = set()  # attempts without a supervisor, of which something is left that was killed
         self.polled_at = self.reports_at = self.swept_at = 0.0
+        self.reported_at = (
+            0.0  # when the newest attempt began, or iterations were reported; monotonic seconds
+        )
         self.events_path = os.path.join(spool.state, "events")
         self.heard = b""
         self._open_events()
@@ -134,8 +137,9 @@ class Attempts:
         was discarded. Is nothing left of it?"""
         if folder.alive():
             return False
-        members = read_json(folder.at("members.json")) or ()
-        if all(self.spool.gone(*name) or os.path.isdir(self.spool.folder(*name).path) for name in members):
+        members = [tuple(name) for name in read_json(folder.at("members.json")) or ()]
+        left = set(members).difference(self.spool.gone_of(members))
+        if all(os.path.isdir(self.spool.folder(*name).path) for name in left):
             self.hierarchy.slice_group(folder.job, folder.attempt).remove()
             folder.remove()
         return not os.path.isdir(folder.path)
@@ -176,7 +180,7 @@ class Attempts:
         sizes = {rank: size_of(folder.reports(rank)) for rank in attempt.ranks}
         attempt.reported = {rank for rank, size in sizes.items() if size}
         attempt.offsets = {rank: max(0, size - rm_reports.WINDOW_BYTES) for rank, size in sizes.items()}
-        attempt.reported_at = time.monotonic()
+        self.reported_at = time.monotonic()
         if attempt.live():
             self.live.add(attempt)
         self._close(attempt)
@@ -287,7 +291,7 @@ class Attempts:
         return max(0.001, due - time.monotonic())
 
     def _reports_due(self):
-        quiet = time.monotonic() - max(attempt.reported_at for attempt in self.live) > QUIET_AFTER_S
+        quiet = time.monotonic() - self.reported_at > QUIET_AFTER_S
         return self.reports_at + (QUIET_REPORTS_S if quiet else REPORTS_S)
 
     def tick(self):
@@ -304,10 +308,11 @@ class Attempts:
         if now >= self.polled_at + POLL_S:
             self.polled_at = now
             self._reap()
-            fillers = self.still_open.look()
+            fillers, slices = self.still_open.look(), {}
             for attempt in list(self.live):
-                self._guarded(attempt, lambda attempt: self._look_at_room(attempt, fillers))
-                self._guarded(attempt, self._look_after)
+                if attempt.slice is None or attempt.ranks[0]["state"] != "prepared":
+                    self._guarded(attempt, lambda attempt: self._look_at_room(attempt, fillers))
+                self._guarded(attempt, lambda attempt: self._look_after(attempt, slices))
 
     def _reap(self):
         self.supervisors = {pid for pid in self.supervisors if os.waitpid(pid, os.WNOHANG)[0] == 0}
@@ -319,8 +324,8 @@ class Attempts:
         if fills or attempt.meta.get("uid") in fillers:
             attempt.tell({"op": "stop", "why": FILLS % os.uname().nodename, "grace_us": 0})
 
-    def _look_after(self, attempt):
-        if attempt.alive():
+    def _look_after(self, attempt, slices):
+        if attempt.alive(slices):
             return
         if not attempt.settled() and not os.path.isdir(attempt.folder.path) and attempt.vanished < VANISHED:
             attempt.vanished += 1  # its supervisor gave the launch up, and is about to say why
@@ -337,11 +342,13 @@ class Attempts:
         self._settle(attempt)
 
     def _tell_exit(self, attempt, rank):
-        self._guarded(attempt, self._read_reports)
+        left = attempt.left_folder()
+        if left:
+            self._guarded(attempt, self._read_reports)
         line = attempt.ranks[rank]
         keys = ("job", "attempt", "rank", "code", "signal", "started_us", "ended_us", "ran_us", "oom", "why",
                 "epilog", "used", "whole")  # fmt: skip
-        if rm_step_records.are_there(attempt.folder):
+        if left and rm_step_records.are_there(attempt.folder):
             self.tell_steps(attempt)  # first: the daemon then asks before it lets the attempt be forgotten
         log_bytes = attempt.log_bytes.get(rank)
         self.notify(dict({key: line[key] for key in keys}, log_bytes=log_bytes, event="exit"))
@@ -358,6 +365,7 @@ class Attempts:
             attempt = self.known.get((event["job"], event["attempt"]))
             if attempt is not None:
                 self._guarded(attempt, lambda attempt, event=event: self._take(attempt, event))
+        self._reap()
 
     def _take(self, attempt, event):
         kind = event["event"]
@@ -404,7 +412,6 @@ class Attempts:
     def _settle(self, attempt):
         if attempt.live():
             return
-        self._reap()
         self._pay(attempt)
         if attempt in self.live:
             self.live.discard(attempt)
@@ -441,7 +448,7 @@ class Attempts:
                 attempt.tell({"op": "requeue"})
             items += [item for item in found if item[0] in attempt.ranks]
         if items:
-            attempt.reported_at = time.monotonic()
+            self.reported_at = time.monotonic()
             self.notify({"event": "iterations", "job": attempt.folder.job, "attempt": attempt.folder.attempt,
                          "items": items})  # fmt: skip
 

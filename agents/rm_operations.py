@@ -72,7 +72,7 @@ class Operations(Attempts):
             group = self.hierarchy.group(folder.job, folder.attempt)
             attempt = Attempt(folder)
             attempt.ranks = {task["rank"]: untold(folder, task["rank"]) for task in request["tasks"]}
-            attempt.reported_at, attempt.cores = time.monotonic(), fence.cores
+            self.reported_at, attempt.cores = time.monotonic(), fence.cores
             self.known[folder.job, folder.attempt] = attempt
             self.live.add(attempt)
             self.supervisors.add(spawn(folder, group, request, user, fence, lock, self.events_path))
@@ -119,7 +119,7 @@ class Operations(Attempts):
         names = [name_of(request["first"])]
         names += [name_of(follower) for follower in request["followers"]]
         new = {name for name in names if name not in self.known}
-        gone = [name for name in names if name in new and self.spool.gone(*name)]
+        gone = self.spool.gone_of(name for name in names if name in new)
         new.difference_update(gone)
         if new:
             not_too_late(request["first"])
@@ -148,9 +148,9 @@ class Operations(Attempts):
                 attempt.slice, attempt.place = folder, member.place
                 attempt.cores = fence.cores
                 attempt.ranks = {0: dict(untold(attempt.folder, 0), state="prepared")}
-                attempt.reported_at = time.monotonic()
                 self.known[member.name] = attempt
                 self.live.add(attempt)
+            self.reported_at = time.monotonic()
             runner = Slice(self.spool, self.hierarchy, folder, members, user, fence, self.events_path)
             self.supervisors.add(runner.spawn(lock, until_us, within_us))
         except Exception:

@@ -262,6 +262,11 @@ class Spool:
         self._read_discarded()
         return "%d.%d" % (job, attempt) in self._discarded
 
+    def gone_of(self, names):
+        """Which of many (job, attempt) were."""
+        self._read_discarded()
+        return [name for name in names if "%d.%d" % name in self._discarded]
+
     def mark_gone(self, *names):
         """Each is (job, attempt)."""
         lines = "".join("%d.%d %d\n" % (*name, time.time()) for name in names).encode()
