@@ -138,6 +138,8 @@ def text_of(indices: int) -> str:
     if not indices:
         return ""
     first, last, count = lowest(indices), indices.bit_length() - 1, indices.bit_count()
+    if last - first + 1 == count:  # one run, as what waits of an array mostly is
+        return f"{first}-{last}" if count > 1 else str(first)
     if count > 2 and last - first + 1 > count:
         step = lowest(indices & (indices - 1)) - first
         if (last - first) == step * (count - 1) and indices == _union([(first, last, step)]):

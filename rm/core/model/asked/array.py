@@ -87,10 +87,12 @@ class Array:
         """With these elements in the set `to`, and in no other one."""
         masks: dict[str, int] = {}
         kept = self.has("admin_held") & chosen if to in ("waiting", "dropped") else 0
-        back = {"admin_held": kept, "held": kept if to == "waiting" else 0}
+        back = {to: chosen, "admin_held": kept, "held": kept if to == "waiting" else 0}
         for name in (*SETS, *WITHIN):
+            if not getattr(self, name) and not back.get(name):
+                continue  # none leaves an empty set
             before = self.has(name)
-            after = before | chosen if name == to else before & ~chosen | back.get(name, 0)
+            after = before & ~chosen | back.get(name, 0)
             if after != before:
                 masks[name] = after
         changed: dict[str, Any] = {name: text_of(found) for name, found in masks.items()}
