@@ -1,8 +1,10 @@
 """One attempt on this host: what is known of it, and in which slice it is."""
 
 import os
+import signal
 
 from rm_files import read_json
+from rm_news import now_us
 from rm_slot import end_of
 
 LIVE = ("launching", "prepared", "running")
@@ -65,6 +67,13 @@ class Attempt:
     def live(self):
         return any(rank["state"] in LIVE for rank in self.ranks.values())
 
+    def outcome(self):
+        """The answer to its launch."""
+        tasks = [{k: t[k] for k in ("rank", "state", "pid", "started_us")} for t in self.ranks.values()]
+        words = {key: self.meta.get(key, "") for key in ("cgroup", "chdir", "note")}
+        words["cores"] = list(self.cores or self.meta.get("cores", ()))
+        return dict(words, tasks=tasks, master_port=self.meta.get("master_port", 0))
+
     def is_done_with_folder(self):
         """Has it ended in a folder that is not the next one's of its slice?"""
         return (
@@ -89,6 +98,12 @@ def members_of(spool):
         for place, (job, attempt) in enumerate(members or ()):
             found[job, attempt] = folder, place
     return found
+
+
+def given_back():
+    """The end of one of a slice that nobody will begin any more."""
+    return {"started_us": None, "ended_us": now_us(), "code": 0, "signal": int(signal.SIGTERM), "oom": False,
+            "why": "unstarted"}  # fmt: skip
 
 
 def untold(folder, rank):

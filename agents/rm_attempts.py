@@ -17,7 +17,7 @@ import rm_reports
 import rm_step_records
 import rm_task_epilog
 import rm_used
-from rm_attempt import LIVE, NOT_LIVE, Attempt, members_of, untold
+from rm_attempt import LIVE, NOT_LIVE, Attempt, given_back, members_of, untold
 from rm_become import MARK
 from rm_cgroup import marked, marks, send
 from rm_ends import Ends
@@ -196,9 +196,7 @@ class Attempts:
                 return
         if attempt.waits():
             if not alive:  # nobody will begin it any more
-                given_back = {"started_us": None, "ended_us": time.time_ns() // 1000, "code": 0, "signal": 15,
-                              "oom": False, "why": "unstarted"}  # fmt: skip
-                self._end(attempt, 0, given_back)
+                self._end(attempt, 0, given_back())
             return
         attempt.orphan = attempt.orphan or not os.path.isdir(folder.path)
         alive = alive and not attempt.orphan
@@ -406,7 +404,7 @@ class Attempts:
 
     def _pay(self, attempt):
         for reply in attempt.waiting:
-            reply(self._outcome(attempt))
+            reply(attempt.outcome())
         attempt.waiting = []
 
     def _settle(self, attempt):
@@ -425,12 +423,6 @@ class Attempts:
         """Its user writes to no file of it any more."""
         if attempt.is_done_with_folder():
             self._guarded(attempt, lambda attempt: attempt.folder.take_from_user())
-
-    def _outcome(self, attempt):
-        tasks = [{k: t[k] for k in ("rank", "state", "pid", "started_us")} for t in attempt.ranks.values()]
-        words = {key: attempt.meta.get(key, "") for key in ("cgroup", "chdir", "note")}
-        words["cores"] = list(attempt.cores or attempt.meta.get("cores", ()))
-        return dict(words, tasks=tasks, master_port=attempt.meta.get("master_port", 0))
 
     # iteration reports
 

@@ -61,7 +61,7 @@ class Operations(Attempts):
                 self._adopt(folder)  # another agent launched it
                 attempt = self.known[job, count]
         if attempt.settled():
-            return self._outcome(attempt)
+            return attempt.outcome()
         attempt.waiting.append(reply)
         return None
 
@@ -108,7 +108,7 @@ class Operations(Attempts):
             if not attempt.tell({"op": "start", "master_port": port}):
                 self._look_again(attempt)
         if attempt.settled():
-            return self._outcome(attempt)
+            return attempt.outcome()
         attempt.waiting.append(reply)
         return None
 
