@@ -8,7 +8,6 @@ on a host fills it; it is removed when the job has ended there.
 
 import contextlib
 import os
-import re
 import select
 import signal
 import subprocess
@@ -17,9 +16,9 @@ import time
 import rm_container
 from rm_become import PR_SET_PDEATHSIG, prctl
 from rm_cgroup import send
+from rm_srun_container import NAME
 
 MARK = "containers"  # a file in the attempt's folder: containers with names may lie on this host
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z", re.ASCII)
 REMOVE_S, REST_S = 120.0, 10.0
 _BEGIN = """set -e
 need_image() {

@@ -17,10 +17,10 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import rm_pmi
+import rm_srun_container
 import rm_srun_layout
 import rm_srun_options
 import rm_srun_terminal
-import rm_step_container
 import rm_step_limits
 from rm_srun_environment import step_environment
 from rm_srun_input import Input, sources_of
@@ -313,7 +313,7 @@ def run(values, command, environ, typed):
         values = rm_srun_layout.with_files(values, environ)
         limits = rm_step_limits.own(rm_step_limits.named(values.get("propagate") or ""))
         open_many()  # a connection for each host, and with %t in names files for each rank
-        container = rm_step_container.asked_of(values, values.get("chdir") or os.getcwd())
+        container = rm_srun_container.asked_of(values, values.get("chdir") or os.getcwd())
     except ValueError as error:
         raise Wrong(str(error)) from None
     if "bcast" in values and "multi-prog" in values:

@@ -28,7 +28,7 @@ from tests.unit.test_agent_lease import gone
 sys.path.insert(0, str(AGENTS))
 rm_container = importlib.import_module("rm_container")
 rm_facts = importlib.import_module("rm_facts")
-rm_step_container = importlib.import_module("rm_step_container")
+rm_srun_container = importlib.import_module("rm_srun_container")
 rm_named_container = importlib.import_module("rm_named_container")
 root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 ENVIRON = {"A": "b", "PATH": "/usr/bin", "HOME": "/home/ann", "BASH_FUNC_x%%": "() { :; }"}
@@ -234,7 +234,7 @@ def _start_the_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_step_asks_for_a_container_in_the_words_of_pyxis() -> None:
-    asked = rm_step_container.asked_of
+    asked = rm_srun_container.asked_of
     values = {
         "container-image": "./a.tar",
         "container-mounts": "/data:/mnt:ro,/home",
@@ -260,7 +260,7 @@ def test_a_step_asks_for_a_container_in_the_words_of_pyxis() -> None:
 )
 def test_what_is_no_container_of_a_step_is_said(values: dict[str, str], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        rm_step_container.asked_of(values, "/")
+        rm_srun_container.asked_of(values, "/")
 
 
 def test_podman_passes_a_tasks_input_and_terminal() -> None:
@@ -399,7 +399,7 @@ def test_apptainer_and_enroot_keep_named_containers_too(tmp_path: Path, runtime:
 def test_the_home_directory_is_a_mount(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ann")
     values = {"container-image": "x", "container-mount-home": ""}
-    assert rm_step_container.asked_of(values, "/")["mounts"] == [["/home/ann", "/home/ann", ""]]
+    assert rm_srun_container.asked_of(values, "/")["mounts"] == [["/home/ann", "/home/ann", ""]]
 
 
 # as podman, which starts what the user's settings name, and leaves a process that keeps its namespaces
@@ -440,7 +440,7 @@ def test_what_removes_containers_with_a_name_has_no_more_rights_than_the_job_and
 
 
 def test_the_words_of_a_named_container() -> None:
-    asked = rm_step_container.asked_of
+    asked = rm_srun_container.asked_of
     assert asked({"container-name": "tools"}, "/")["name"] == "tools"
     for name in ("../x", "-v", "a:exec", "a b", "x" * 65):
         with pytest.raises(ValueError, match="--container-name is"):
@@ -478,3 +478,12 @@ def test_the_folder_of_podman_gives_a_user_nothing_of_roots(
         owner = (0, 0) if exchanged else (user.uid, user.gid)
         assert (about.st_uid, about.st_gid, about.st_mode & 0o777) == (*owner, 0o700)
         assert (os.geteuid(), os.getegid()) == (0, 0)
+
+
+def test_srun_loads_nothing_of_what_runs_containers() -> None:
+    """It is a process for each step: half of its start was that."""
+    loads = f"import sys; sys.path.insert(0, {str(AGENTS)!r}); import rm_srun; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-S", "-E", "-c", loads], capture_output=True, text=True, check=True
+    )
+    assert not {"ctypes", "subprocess", "rm_container", "rm_become"} & set(done.stdout.split())
