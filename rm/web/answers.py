@@ -235,12 +235,20 @@ def respond_rows(
 ) -> web.Response:
     """Of each job, as the caller may see it, the newest reason and the partition, as of `job_of`."""
     with uncollected():
-        rows = [_values_of(job, reason, partition) for job, reason, partition in found]
+        rows = [row_values(job, reason, partition) for job, reason, partition in found]
         # written as rows are, of which making ten thousand takes longer than writing them
         return respond(JobRows(columns=JobRow._fields, rows=cast(list[JobRow], rows), more=more))
 
 
-def _values_of(job: core_job.Job, reason: core_reasons.Reason | None, partition: str) -> tuple[Any, ...]:
+def respond_written_rows(rows: Iterable[bytes], more: bool) -> web.Response:
+    """The same of rows that are written already."""
+    head, _, tail = _encoder.encode(JobRows(columns=JobRow._fields, rows=(), more=more)).partition(b"[]")
+    body = b"".join((head, b"[", b",".join(rows), b"]", tail))
+    return web.Response(body=body, content_type="application/json")
+
+
+def row_values(job: core_job.Job, reason: core_reasons.Reason | None, partition: str) -> tuple[Any, ...]:
+    """What is written of a job as a row."""
     hosts = list(dict.fromkeys(task.host for task in job.tasks)) if job.tasks else ()
     state, short_state = _STATES[shown(job)]
     # as `value`, which takes 3 ms more for ten thousand rows

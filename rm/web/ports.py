@@ -17,6 +17,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Protocol
 
 from rm.api.job_requests import SignalTo
+from rm.core.model.asked.demand import Demand
 from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.described import Described
 from rm.core.model.host import Host
@@ -24,7 +25,7 @@ from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.logs import LogPiece
 from rm.core.model.progress import Progress
-from rm.core.model.reasons import Reason
+from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free
 from rm.core.model.step_used import StepUsed
 from rm.core.people.audit import Act
@@ -150,6 +151,10 @@ class Reasons(Protocol):
         ...
 
     def of_job(self, job: Job) -> Reason | None: ...
+
+    def codes(self) -> Callable[[Job, Demand], ReasonCode | None]:
+        """Of a job that waits, and its demand, the code of what `of_job` says."""
+        ...
 
     def shown(self, job: Job) -> Job:
         """The job with its newest reason."""

@@ -123,20 +123,27 @@ class JobReading:
 
         rests = by_rests and JobState.CANCELLED in states
 
+        def is_recent(job: Job) -> bool:
+            return not job.state.final or (job.ended_us or 0) >= since_us
+
         def fits(job: Job) -> bool:
             return bool(
-                (not job.state.final or (job.ended_us or 0) >= since_us)
+                is_recent(job)
                 and (not before or job.id < before)
                 and (not states or job.state in states or (rests and job.array and job.array.dropped))
                 and (not user or job.spec.user == user)
                 and (not name or job.spec.name == name)
             )
 
+        wanted = fits if before or states or user or name else is_recent
+
         def chosen(newest_first: Iterable[Job]) -> list[Job]:
-            return list(islice(filter(fits, newest_first), limit or None))[::-1]
+            return list(islice(filter(wanted, newest_first), limit or None))[::-1]
 
         def look(cycle: Cycle, now_us: int) -> tuple[list[Job], Reasons] | None:
             jobs = cycle.state.jobs  # they came by ascending id
+            if len(jobs) > SCANNED and not 0 < limit <= SCANNED:
+                return None  # so few never are enough
             found = chosen(islice(reversed(jobs.values()), SCANNED))
             if len(jobs) > SCANNED and not (limit and len(found) == limit):
                 return None

@@ -12,6 +12,7 @@ from rm.adapters.store.audit_scope import about
 from rm.api import job_requests, jobs, reasons
 from rm.api.job_rows import JobRow
 from rm.api.routes import JOBS_MOST
+from rm.collector import uncollected
 from rm.core.model.job import Job, JobState
 from rm.core.model.priority_parts import PriorityParts
 from rm.core.model.reasons import ReasonCode
@@ -26,12 +27,14 @@ from rm.web.answers import (
     respond_as,
     respond_jobs,
     respond_rows,
+    respond_written_rows,
     typed,
 )
 from rm.web.callers.access import Gate
 from rm.web.callers.identity import CALLER
 from rm.web.callers.visible_jobs import VisibleJobs, array_tasks_of, signal_to_of
 from rm.web.handling import made, number, settled, while_connected
+from rm.web.kept_rows import KeptRows
 from rm.web.planning_ports import Answer
 from rm.web.ports import Service
 
@@ -57,6 +60,7 @@ class JobRoutes:
         self._service = service
         self._gate = gate
         self._visible = visible
+        self._kept = KeptRows()
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -102,11 +106,16 @@ class JobRoutes:
         sight = await self._visible.sight(request)
 
         def answer() -> web.Response:
+            if not asked["everything"]:
+                with uncollected():
+                    return respond_written_rows(self._kept.texts(found, reasons, sight), more)
+            # out of the store: these jobs are read for this answer, and are no others' version
             of_job, partitions = reasons.of_job, reasons.partitions
             return respond_rows(
                 ((sight.job(job), of_job(job), partitions.get(job.id, "")) for job in found), more
             )
 
+        self._kept.stay()
         return await made(request, answer, len(found))
 
     async def starts(self, request: web.Request) -> web.Response:
