@@ -41,6 +41,19 @@ def uncollected() -> Iterator[None]:
 
 
 @contextmanager
+def made_at_once() -> Iterator[None]:
+    """As `uncollected`, for much that holds no cycle and lives for a while: it counts as old at once. Else
+    the first look after this would go over all of it. What is young before is looked at, as it would be
+    then."""
+    with uncollected():
+        gc.collect(OLDEST - 1)
+        yield
+        if not gc.get_freeze_count():  # what somebody keeps frozen would be thawed with it
+            gc.freeze()
+            gc.unfreeze()
+
+
+@contextmanager
 def made_to_stay() -> Iterator[None]:
     """What is made meanwhile lives on: nothing is collected, and later collections pass over all of it."""
     with uncollected():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -13,12 +13,19 @@ from rm.errors import Unreachable, UsageError
 from rm.typed import decoder_of
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
+Read = TypeVar("Read", covariant=True)
 _encode = msgspec.json.Encoder().encode
 
 
+class Reader(Protocol[Read]):
+    def decode(self, data: bytes, /) -> Read: ...
+
+
 @cache
-def _decoder(kind: type[Kind]) -> msgspec.json.Decoder[Kind]:
-    return decoder_of(kind)
+def _decoder(kind: type[Kind]) -> Reader[Kind]:
+    """Its own, where it has one: what is long is read in another way than by its fields."""
+    reader = getattr(kind, "reader", None)
+    return decoder_of(kind) if reader is None else reader()
 
 
 class Asking:

@@ -27,7 +27,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class KeptRows:
-    """From any thread, but for `stay`. Of at most 2 * `most` rows, about 300 bytes each; with them their jobs
+    """From any thread, but for `stay`. Of at most 2 * `most` rows, about 350 bytes each; with them their jobs
     are kept alive, so that what is not asked for is forgotten soon."""
 
     def __init__(self, most: int = JOBS_MOST) -> None:

@@ -79,3 +79,27 @@ def test_it_begins_again_when_nobody_wants_it_off() -> None:
     assert not gc.isenabled()  # the other thread's
     second.__exit__(None, None, None)
     assert gc.isenabled()
+
+
+def test_what_is_made_at_once_is_old_and_what_was_young_before_is_looked_at() -> None:
+    gc.callbacks.remove(collector._freeze)
+    gc.unfreeze()
+    gone, before = weakref.ref(Cycle()), gc.isenabled()
+    with collector.made_at_once():
+        assert gone() is None
+        assert not gc.isenabled()
+        made = [Cycle() for _ in range(5)]
+    assert gc.isenabled() is before
+    assert gc.get_freeze_count() == 0
+    assert not any(one is made[0] for one in gc.get_objects(0) + gc.get_objects(1))
+    old = weakref.ref(made.pop())
+    gc.collect()
+    assert old() is None
+
+
+def test_what_is_frozen_stays_so() -> None:
+    kept = Cycle()
+    gc.freeze()
+    with collector.made_at_once():
+        pass
+    assert not any(one is kept for one in gc.get_objects())
