@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
+GAP = "  "
+
 _program = "rmx"
 
 
@@ -72,9 +74,16 @@ def side_by_side(
     columns: Sequence[str], cells: Iterable[Sequence[str]], right: Iterable[str] = (), header: bool = True
 ) -> Iterator[str]:
     """As `aligned`, of the cells of each column: what is written in C makes ten thousand lines."""
+    return map(str.rstrip, filled(columns, cells, right, header))
+
+
+def filled(
+    columns: Sequence[str], cells: Iterable[Sequence[str]], right: Iterable[str] = (), header: bool = True
+) -> Iterator[str]:
+    """The same lines, all of one length: others may follow on the right."""
     to_the_right, wide = set(right), []
     for column, below in zip(columns, cells, strict=True):
         texts = [column, *below] if header else below
         pad = str.rjust if column in to_the_right else str.ljust
         wide.append(map(pad, texts, repeat(max(map(len, texts), default=0))))
-    return map(str.rstrip, map("  ".join, zip(*wide, strict=True)))
+    return map(GAP.join, zip(*wide, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _operator import attrgetter  # the module around it is not needed
+from _operator import attrgetter, itemgetter  # the module around it is not needed
 
 from rm.api.job_rows import JobRow
 from rm.cli.shown import elapsed_us, ends_by_us, moment, row_ref
@@ -12,7 +12,7 @@ from rm.units import fold_hosts, format_bytes, format_elapsed, format_time_limit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from rm.cli.formats import Format
@@ -35,6 +35,12 @@ def where_or_why(job: JobRow) -> str:
     return " ".join(filter(None, (fold_hosts(job.hosts), reason)))
 
 
+def _refs(jobs: Sequence[JobRow]) -> Iterable[str]:
+    if set(map(attrgetter("array_task"), jobs)) <= {None} and not any(map(attrgetter("array_rest"), jobs)):
+        return map(str, map(attrgetter("id"), jobs))
+    return map(row_ref, jobs)
+
+
 def _mem(job: JobRow) -> str:
     """Of each host or each task, as it was asked for."""
     if not job.mem_each:
@@ -52,7 +58,9 @@ def _left_us(job: JobRow) -> int | None:
 
 
 class Column(NamedTuple):
-    """`text` is what is shown, `order` what is sorted by (the text, unless given)."""
+    """`text` is what is shown, `order` what is sorted by (the text, unless given). `of`: the fields that the
+    text of a job without hosts follows from; none: it is each job's own. `of_many`: the texts of many jobs,
+    where that takes less than asking for each."""
 
     name: str
     header: str
@@ -60,6 +68,12 @@ class Column(NamedTuple):
     text: Callable[[JobRow], Any]
     order: Callable[[JobRow], Any] | None = None
     right: bool = False
+    of: Sequence[str] = ()
+    of_many: Callable[[Sequence[JobRow]], Iterable[Any]] | None = None
+
+    def texts(self, jobs: Sequence[JobRow]) -> Iterable[Any]:
+        """Of each job what is shown."""
+        return map(self.text, jobs) if self.of_many is None else self.of_many(jobs)
 
     def key(self, job: JobRow) -> tuple[bool, Any]:
         """Sorts; what there is none of comes last."""
@@ -70,24 +84,28 @@ class Column(NamedTuple):
 COLUMNS = {
     column.name: column
     for column in (
-        Column("jobid", "JOBID", "i", row_ref, _by_array, right=True),
+        Column("jobid", "JOBID", "i", row_ref, _by_array, right=True, of_many=_refs),
         Column("arrayjobid", "ARRAY_JOB_ID", "F", lambda j: j.array_job or j.id, right=True),
         Column("arraytaskid", "ARRAY_TASK_ID", "K", _array_task, right=True),
-        Column("partition", "PARTITION", "P", lambda j: j.partition or "-"),
-        Column("name", "NAME", "j", attrgetter("name")),
-        Column("user", "USER", "u", attrgetter("user")),
-        Column("st", "ST", "t", attrgetter("short_state")),
-        Column("state", "STATE", "T", attrgetter("state")),
-        Column("time", "TIME", "M", lambda j: format_elapsed(elapsed_us(j)), elapsed_us, right=True),
+        Column("partition", "PARTITION", "P", lambda j: j.partition or "-", of=("partition",)),
+        Column("name", "NAME", "j", attrgetter("name"), of=("name",)),
+        Column("user", "USER", "u", attrgetter("user"), of=("user",)),
+        Column("st", "ST", "t", attrgetter("short_state"), of=("short_state",)),
+        Column("state", "STATE", "T", attrgetter("state"), of=("state",)),
+        Column(
+            "time", "TIME", "M", lambda j: format_elapsed(elapsed_us(j)), elapsed_us, right=True,
+            of=("started_us", "ended_us", "suspended_us", "stood_us"),
+        ),
         Column(
             "timelimit", "TIME_LIMIT", "l", lambda j: format_time_limit(j.time_limit_us),
             attrgetter("time_limit_us"), right=True,
+            of=("time_limit_us",),
         ),
         Column("timeleft", "TIME_LEFT", "L", lambda j: format_time_limit(_left_us(j)), _left_us, right=True),
-        Column("gpus", "GPUS", "b", attrgetter("gpus"), right=True),
-        Column("tasks", "TASKS", "n", attrgetter("tasks"), right=True),
+        Column("gpus", "GPUS", "b", attrgetter("gpus"), right=True, of=("gpus",)),
+        Column("tasks", "TASKS", "n", attrgetter("tasks"), right=True, of=("tasks",)),
         Column("hosts", "HOSTS", "D", lambda j: len(j.hosts), right=True),
-        Column("cpus", "CPUS", "C", attrgetter("cpus"), right=True),
+        Column("cpus", "CPUS", "C", attrgetter("cpus"), right=True, of=("cpus",)),
         Column("mem", "MEM", "m", _mem, attrgetter("mem_bytes"), right=True),
         Column("priority", "PRIORITY", "Q", attrgetter("priority"), right=True),
         Column(
@@ -99,7 +117,7 @@ COLUMNS = {
         Column("comment", "COMMENT", "k", attrgetter("comment")),
         Column("nodelist", "NODELIST", "N", lambda j: fold_hosts(j.hosts)),
         Column("reason", "REASON", "r", lambda j: j.reason or "None"),
-        Column("where", "HOSTS(REASON)", "R", where_or_why),
+        Column("where", "HOSTS(REASON)", "R", where_or_why, of=("state", "reason")),
     )
 }  # fmt: skip
 USUAL = ("jobid", "partition", "name", "user", "st", "time", "gpus", "tasks", "where")
@@ -119,6 +137,24 @@ LONG = (
 )
 _NUMBER = Column("id", "JOBID", "A", attrgetter("id"), right=True)
 _LETTERS = {column.letter: column for column in (*COLUMNS.values(), _NUMBER)}
+
+
+def kinds_of(jobs: Sequence[JobRow], columns: Sequence[Column]) -> tuple[Sequence[JobRow], Sequence[int]]:
+    """Jobs that differ in what these columns show, and of each job which of them is like it: of ten thousand
+    that wait there are a few kinds. A job that has hosts is like no other."""
+    # never one field alone, which would come without its tuple
+    fields = {"state", "reason", *(field for column in columns for field in column.of)}
+    pick = itemgetter(*(place for place, name in enumerate(JobRow._fields) if name in fields))
+    number_of: dict[Any, int] = {}
+    kinds: list[JobRow] = []
+    numbers: list[int] = []
+    for job in jobs:  # each is looked at once, as long as it is at hand
+        key = (len(kinds),) if job.hosts else pick(job)
+        number = number_of.setdefault(key, len(kinds))
+        if number == len(kinds):
+            kinds.append(job)
+        numbers.append(number)
+    return kinds, numbers
 
 
 def _no_column(word: str) -> UsageError:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import chain, groupby
+
 from rm.api.job_rows import JobRow
-from rm.cli.jobs.queue_columns import COLUMNS, LONG, USUAL, Column, chosen, ordered, slurm_format
-from rm.cli.output import all_printable, printable, side_by_side
+from rm.cli.jobs.queue_columns import COLUMNS, LONG, USUAL, Column, chosen, kinds_of, ordered, slurm_format
+from rm.cli.output import GAP, all_printable, filled, printable
 from rm.units import parse_hosts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, TypedDict
 
     class Selection(TypedDict, total=False):
@@ -83,11 +85,26 @@ class View:
                 yield printable(form.header())
             yield from form.lines(rows)
             return
-        right = [column.header for column in self.columns if column.right]
-        columns = [all_printable(map(column.text, rows)) for column in self.columns]
-        yield from side_by_side(
-            [column.header for column in self.columns], columns, right, not self._noheader
-        )
+        yield from self._table(rows)
+
+    def _table(self, rows: Sequence[JobRow]) -> Iterator[str]:
+        """Neighbouring columns of what many jobs have in common are written once for each kind of them."""
+        kinds, numbers = kinds_of(rows, self.columns)
+        header = not self._noheader
+        parts: list[Iterable[str]] = []
+        for shared, neighbours in groupby(self.columns, lambda column: bool(column.of)):
+            columns = list(neighbours)
+            part = filled(
+                [column.header for column in columns],
+                [all_printable(column.texts(kinds if shared else rows)) for column in columns],
+                [column.header for column in columns if column.right],
+                header,
+            )
+            if shared:
+                heads = [next(part)] if header else []
+                part = chain(heads, map(list(part).__getitem__, numbers))
+            parts.append(part)
+        return map(str.rstrip, map(GAP.join, zip(*parts, strict=True)))
 
     def _fits(self, row: JobRow) -> bool:
         return (
