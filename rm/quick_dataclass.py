@@ -21,6 +21,8 @@ else:
 
         def made(cls):
             own = set(vars(cls))
+            if not cls.__doc__:  # the original would write the class's signature there, which takes longest
+                cls.__doc__ = f"{cls.__name__}(...)"
             cls = original(init=False, repr=False, eq=False, slots=True)(cls)
             fields = fields_of(cls)
             compared = tuple(one.name for one in fields if one.compare)

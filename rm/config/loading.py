@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -17,6 +16,7 @@ from rm.config.sections import Config, Options
 from rm.config.values import check_key, file_values, flatten, from_text
 from rm.errors import ConfigError
 from rm.hints import did_you_mean
+from rm.quick_dataclass import dataclass
 from rm.typed import convert, in_words
 
 T = TypeVar("T")

@@ -7,9 +7,12 @@ Nothing here holds a secret: private answers are named, never kept, and texts co
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass as made_by_the_thousand
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Protocol
+
+from rm.quick_dataclass import dataclass
 
 
 class RunState(StrEnum):
@@ -61,7 +64,7 @@ class PlaybookRun:
     not_reached: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@made_by_the_thousand(frozen=True, slots=True)
 class TaskOutcome:
     """What one task came to on one host, `number` counted from 1 within its run. `status`: ok, changed,
     failed, unreachable, skipped, ignored or rescued. `took_us` is the time of its steps on the host, or what

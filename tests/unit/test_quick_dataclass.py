@@ -110,3 +110,16 @@ def test_only_those_that_are_not_frozen_change() -> None:
     assert Changing(1).b == []
     with pytest.raises(TypeError):
         hash(changing)
+
+
+def test_none_has_its_signature_worked_out_for_a_missing_description(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(made: Any) -> None:
+        raise AssertionError(f"the signature of {made} takes longer than all else")
+
+    monkeypatch.setattr("inspect.signature", asked)
+
+    @quick_dataclass.dataclass(frozen=True, slots=True)
+    class Plain:
+        a: int
+
+    assert Plain(1).a == 1

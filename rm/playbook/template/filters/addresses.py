@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from rm.quick_dataclass import dataclass
 
 _BITS = {4: 32, 6: 128}
 _TO_4 = ipaddress.IPv6Network("::ffff:0:0/96"), ipaddress.IPv6Network("::/96")
