@@ -5,13 +5,13 @@ Source: sbatch(1) of Slurm 22.05, --licenses.
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
+from rm.compiled_later import compiled_later
 from rm.errors import UsageError
 
 TEXT_MAX = 4_096  # characters
-_ONE = re.compile(r"([A-Za-z0-9_][\w.@/+-]{0,254})(?:[:=]([0-9]{1,9}))?\Z")
+_ONE = compiled_later(r"([A-Za-z0-9_][\w.@/+-]{0,254})(?:[:=]([0-9]{1,9}))?\Z")
 
 
 @lru_cache(maxsize=4_096)

@@ -65,6 +65,7 @@ FLOORS: list[dict[str, str]] = [
         "quick_dataclass": "dataclasses at a fifth of what compiling their methods takes",
         "quick_tuple": "named tuples at a tenth of what loading `typing` takes",
         "imported_later": "modules of the standard library that are imported at their first use",
+        "compiled_later": "regular expressions that are compiled at their first use",
     },
 ]
 # Without clocks, chance, sockets, threads and processes.

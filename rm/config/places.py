@@ -6,14 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_HEADER = re.compile(r"\s*\[(\[?)\s*([\w.\-\"' ]+?)\s*\]\]?\s*(?:#.*)?$")
-_KEY = re.compile(r"\s*([\w.\-\"']+)\s*=")
+from rm.compiled_later import compiled_later
+
+_HEADER = compiled_later(r"\s*\[(\[?)\s*([\w.\-\"' ]+?)\s*\]\]?\s*(?:#.*)?$")
+_KEY = compiled_later(r"\s*([\w.\-\"']+)\s*=")
 # what sentences call it: [[monitor.mesh]] 'gpu', [regulate], policies.queue
-_CALLED = re.compile(
+_CALLED = compiled_later(
     r"\[\[(?P<tables>[\w.]+)\]\](?: '(?P<name>[^']*)')?|\[(?P<section>[\w.\-]+)\]"
     r"|\b(?P<key>[a-z]+(?:\.[\w\-]+)+)"
 )
-_KEY_OF_IT = re.compile(r"(?: has no key '|, )([\w\-]+)")
+_KEY_OF_IT = compiled_later(r"(?: has no key '|, )([\w\-]+)")
 
 
 def line_numbers(text: str) -> dict[str, int]:

@@ -34,6 +34,7 @@ from datetime import datetime
 from types import ModuleType
 from typing import Any, Protocol
 
+from rm.compiled_later import compiled_later
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.template.filters import FALSE, TRUE, to_bool
 from rm.playbook.template.template import Scope
@@ -171,7 +172,7 @@ def _convert(name: str, arg: Arg, value: Any) -> Any:
     return text
 
 
-_SYMBOLIC = re.compile(r"[ugoa]*([-+=]([rwxXst]*|[ugo]))+(,[ugoa]*([-+=]([rwxXst]*|[ugo]))+)*")
+_SYMBOLIC = compiled_later(r"[ugoa]*([-+=]([rwxXst]*|[ugo]))+(,[ugoa]*([-+=]([rwxXst]*|[ugo]))+)*")
 
 
 def mode_of(name: str, value: Any) -> int | str:

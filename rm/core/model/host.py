@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from re import compile as pattern
 from typing import Any
 
+from rm.compiled_later import compiled_later
 from rm.core.model.kept import WithFeatures
 
-_WORD = pattern(r"[a-z0-9]+")
-_LITERAL = pattern(r"[0-9.]+|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(%.+)?")  # an address of IPv4 or of IPv6
+_WORD = compiled_later(r"[a-z0-9]+")
+_LITERAL = compiled_later(r"[0-9.]+|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(%.+)?")  # an address of IPv4 or of IPv6
 FINDABLE = ("cpus", "mem_bytes", "gpus", "nic_bps", "interface")  # by a host's agent
 
 

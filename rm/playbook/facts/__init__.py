@@ -6,7 +6,6 @@ One file each; every file but `subset` defines `facts(raw) -> dict` of names wit
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Mapping
 from functools import cache
 from types import ModuleType
@@ -15,6 +14,8 @@ from typing import Any
 
 @cache
 def _sources() -> tuple[ModuleType, ...]:
+    import pkgutil
+
     names = (info.name for info in pkgutil.iter_modules(__path__) if info.name != "subset")
     return tuple(importlib.import_module(f"{__name__}.{name}") for name in sorted(names))
 

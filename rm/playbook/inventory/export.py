@@ -9,7 +9,6 @@ import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import yaml
@@ -67,8 +66,8 @@ def variables_of(host: Host) -> dict[str, Any]:
             for gpu in host.gpus
         ]
     if host.nic_bps:
-        whole = Fraction(host.nic_bps, _MEBI)
-        found["rm_nic_mbps"] = int(whole) if whole.denominator == 1 else float(whole)
+        whole, rest = divmod(host.nic_bps, _MEBI)
+        found["rm_nic_mbps"] = host.nic_bps / _MEBI if rest else whole
     if host.interface:
         found["rm_interface"] = host.interface
     if host.partitions:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from rm.compiled_later import compiled_later
 from rm.errors import ConfigError
 from rm.hints import did_you_mean
 from rm.playbook.inventory.sources import GroupTree
@@ -23,9 +24,9 @@ from rm.quick_dataclass import dataclass
 HOSTS_MAX = 65_536
 WRITE_OUT = "Write its hosts to a file: ansible-inventory -i {} --list --yaml > hosts.yml"
 GROUP_KEYS = ("hosts", "children", "vars")
-_RANGE = re.compile(r"\[([0-9]+|[A-Za-z]):([0-9]+|[A-Za-z])(?::([0-9]+))?\]")
-_SECTION = re.compile(r"\[([^\]:]+)(?::(\w+))?\]\s*(?:[#;].*)?\Z")
-_NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
+_RANGE = compiled_later(r"\[([0-9]+|[A-Za-z]):([0-9]+|[A-Za-z])(?::([0-9]+))?\]")
+_SECTION = compiled_later(r"\[([^\]:]+)(?::(\w+))?\]\s*(?:[#;].*)?\Z")
+_NAME = compiled_later(r"[A-Za-z0-9_.-]+\Z")
 
 
 @dataclass(slots=True)

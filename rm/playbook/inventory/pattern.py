@@ -6,6 +6,7 @@ import fnmatch
 import re
 from collections.abc import Mapping, Sequence
 
+from rm.compiled_later import compiled_later
 from rm.errors import UsageError
 from rm.hints import did_you_mean
 
@@ -43,7 +44,7 @@ def select(
     return tuple(n for n in chosen if (kept is None or n in kept) and n not in dropped)
 
 
-_SUBSCRIPT = re.compile(r"(.+)\[(?:(-?\d+)|(\d*)[:-](\d*))\]\Z")
+_SUBSCRIPT = compiled_later(r"(.+)\[(?:(-?\d+)|(\d*)[:-](\d*))\]\Z")
 
 
 def _meaning(

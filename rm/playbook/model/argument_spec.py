@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal, DecimalException
 from typing import Any
 
 from rm.python_text import literal
@@ -161,6 +160,8 @@ def _number(kind: str, value: Any) -> int | float:
         raise TypeError
     if kind == "float":
         return float(value)
+    from decimal import Decimal, DecimalException  # slow to load
+
     try:
         exact = Decimal(value)
     except DecimalException:

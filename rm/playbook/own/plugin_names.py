@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 
+from rm.compiled_later import compiled_later
 from rm.python_text import parsed
 from rm.quick_dataclass import dataclass
 
-_OPTION_OF_VARIABLE = re.compile(rb"^\s+vars:\s*(?:\[|$)", re.MULTILINE)
+_OPTION_OF_VARIABLE = compiled_later(rb"^\s+vars:\s*(?:\[|$)", re.MULTILINE)
 _CLASSES = {"filter": ("FilterModule", "filters"), "test": ("TestModule", "tests")}
 
 

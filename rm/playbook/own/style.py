@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 
+from rm.compiled_later import compiled_later
 from rm.playbook.model.problems import BadArgument
 from rm.quick_dataclass import dataclass
 
 COMMON = b"#<<INCLUDE_ANSIBLE_MODULE_COMMON>>"
 JSON_ARGS = b"<<INCLUDE_ANSIBLE_MODULE_JSON_ARGS>>"
-_POWERSHELL = re.compile(
+_POWERSHELL = compiled_later(
     rb"# POWERSHELL_COMMON|#\s*Requires\s+-(?:Module|Version)|#AnsibleRequires\s+-", re.I
 )
-_NEW = re.compile(
+_NEW = compiled_later(
     rb"^[ \t]*(?:from[ \t]+ansible(?:\.module_utils|_collections\.\S+)[\w.]*[ \t]+import|"
     rb"import[ \t]+ansible(?:\.module_utils|_collections\.\S+)|"
     rb"from[ \t]+\.+[\w.]*module_utils[\w.]*[ \t]+import)",

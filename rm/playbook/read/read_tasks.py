@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
+from rm.compiled_later import compiled_later
 from rm.hints import did_you_mean, nearest
 from rm.playbook.model.connection import CONNECTIONS, SUDO
 from rm.playbook.model.keywords import (
@@ -214,7 +215,7 @@ def _task(
     return (task,)
 
 
-_IS_MODULE = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z0-9_]+)*", re.IGNORECASE)
+_IS_MODULE = compiled_later(r"[a-z_][a-z0-9_]*(\.[a-z0-9_]+)*", re.IGNORECASE)
 
 
 def _unknown(

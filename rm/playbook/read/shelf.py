@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from rm.compiled_later import compiled_later
 from rm.errors import UsageError
 from rm.playbook.model.keywords import COMMON_KEYS, short
 from rm.playbook.model.located import Map, Seq, load
@@ -33,7 +34,7 @@ from rm.playbook.read.static_names import Foreknown, StaticNames
 from rm.playbook.template.template import has_template
 
 DEPTH_MAX = 40
-_PLACED = re.compile(r"\{\{\s*(role_path|playbook_dir)\s*\}\}")
+_PLACED = compiled_later(r"\{\{\s*(role_path|playbook_dir)\s*\}\}")
 
 
 class Shelf:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rm.compiled_later import compiled_later
+
 _OPENS = {"{{": "}}", "{%": "%}", "{#": "#}"}
-_ESCAPE = re.compile(r"\\(U[0-9A-Fa-f]{8}|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|N\{[^}]+\}|[\\'\"abfnrtv])")
-_ASSIGNED = re.compile(r"(.+?)(?<!\\)=(.*)\Z", re.DOTALL)
+_ESCAPE = compiled_later(r"\\(U[0-9A-Fa-f]{8}|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|N\{[^}]+\}|[\\'\"abfnrtv])")
+_ASSIGNED = compiled_later(r"(.+?)(?<!\\)=(.*)\Z", re.DOTALL)
 
 
 def refuse_unbalanced(text: str) -> None:

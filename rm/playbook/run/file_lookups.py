@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import re
 from collections.abc import Callable, Mapping
@@ -56,6 +55,8 @@ def ini(call: Sought) -> list[Any]:
 
 def csvfile(call: Sought) -> list[Any]:
     """The columns `col` of the first rows that have the keys in `keycol`."""
+    import csv
+
     found: list[Any] = []
     for term in map(str, call.terms):
         key, options = _asked(term, _CSV, call.options)

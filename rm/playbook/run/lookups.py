@@ -14,6 +14,7 @@ from typing import Any
 
 from jinja2.utils import missing
 
+from rm.compiled_later import compiled_later
 from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.module import Files
 from rm.playbook.own.plugins import plugins_of
@@ -189,7 +190,7 @@ def _first_found(call: Sought) -> list[Any]:
     raise BadArgument(f"none of the files exists: {', '.join(names)}")
 
 
-_SEQUENCE = re.compile(r"(?:(\w+)-)?(\w+)(?:/(\w+))?(?::(.+))?\Z")
+_SEQUENCE = compiled_later(r"(?:(\w+)-)?(\w+)(?:/(\w+))?(?::(.+))?\Z")
 
 
 def _sequence(call: Sought) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Protocol
@@ -10,6 +9,7 @@ from typing import Any, Protocol
 from jinja2 import Environment, FunctionLoader, TemplateError, TemplateNotFound
 from jinja2.utils import missing
 
+from rm.compiled_later import compiled_later
 from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.template.jinja import ENVIRONMENT, Own
 from rm.playbook.template.jinja import check as check_plain
@@ -21,7 +21,7 @@ class Described(Protocol):
     def about(self, path: str) -> tuple[str, str, datetime]: ...
 
 
-_OTHERS = re.compile(r"\b(include|import|extends)\b")
+_OTHERS = compiled_later(r"\b(include|import|extends)\b")
 
 
 def render_file(

@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import UndefinedError
 
+from rm.compiled_later import compiled_later
 from rm.playbook.template.filters.versions import version
 
 
@@ -35,7 +36,7 @@ def _regex(value: Any, pattern: str = "", ignorecase: bool = False, multiline: b
     return _pattern(match_type)(value, pattern, ignorecase, multiline)
 
 
-_SCHEME_AND_PLACE = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/?#]*))?")
+_SCHEME_AND_PLACE = compiled_later(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/?#]*))?")
 
 
 def _address(value: Any) -> tuple[str, str] | None:

@@ -9,7 +9,6 @@ import ntpath
 import posixpath
 import re
 import shlex
-import textwrap
 import uuid
 from collections.abc import Callable, ItemsView, KeysView, ValuesView
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from typing import Any
 import yaml
 from jinja2 import Undefined, UndefinedError
 
+from rm.compiled_later import compiled_later
 from rm.playbook.model.bounded_yaml import load_all_plain, load_plain
 
 TRUE = ("yes", "on", "true", "1", "y", "t", "1.0")
@@ -156,8 +156,14 @@ def _strftime(form: str, second: Any = None, utc: bool = False) -> str:
 
 
 # RFC 3986, appendix B, with the authority taken apart
-_URL = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
-_AUTHORITY = re.compile(r"(?:([^:@]*)(?::([^@]*))?@)?(\[[^\]]*\]|[^:]*)(?::(\d+))?\Z")
+def _dedent(value: Any) -> str:
+    import textwrap
+
+    return textwrap.dedent(str(value))
+
+
+_URL = compiled_later(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
+_AUTHORITY = compiled_later(r"(?:([^:@]*)(?::([^@]*))?@)?(\[[^\]]*\]|[^:]*)(?::(\d+))?\Z")
 
 
 def _urldecode(value: Any) -> str:
@@ -291,5 +297,5 @@ TEXT: dict[str, Callable[..., Any]] = {
     "human_to_bytes": _human_to_bytes,
     "comment": _comment,
     "type_debug": _type_name,
-    "dedent": lambda value: textwrap.dedent(str(value)),
+    "dedent": _dedent,
 }

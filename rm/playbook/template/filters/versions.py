@@ -9,13 +9,15 @@ from typing import Any
 
 from jinja2 import UndefinedError
 
+from rm.compiled_later import compiled_later
+
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "==": compare.eq, "=": compare.eq, "eq": compare.eq, "!=": compare.ne, "<>": compare.ne, "ne": compare.ne,
     "<": compare.lt, "lt": compare.lt, "<=": compare.le, "le": compare.le,
     ">": compare.gt, "gt": compare.gt, ">=": compare.ge, "ge": compare.ge,
 }  # fmt: skip
-_STRICT = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:([ab])(\d+))?\Z", re.ASCII)
-_SEMANTIC = re.compile(
+_STRICT = compiled_later(r"(\d+)\.(\d+)(?:\.(\d+))?(?:([ab])(\d+))?\Z", re.ASCII)
+_SEMANTIC = compiled_later(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
     r"(?:-((?:0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*)(?:\.(?:0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*))*))?"
     r"(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?\Z",
