@@ -66,7 +66,7 @@ class World:
             alive = [name for name, state in self.states.items() if not state.failed]
             part = Part(play, alive, self.states, self.shelf, self.options, self.max_fail)
             for _ in range(1000):
-                ready = part.ready()
+                ready = list(part.ready())
                 for result in part.settled():
                     self.results[result.host].append(result)
                 if part.done:

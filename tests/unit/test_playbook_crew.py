@@ -313,7 +313,7 @@ def test_throttle_keeps_the_order_of_the_hosts():
     world = World(f"- hosts: all\n  gather_facts: false\n  tasks:\n{tasks}")
     part = Part(world.plays[0], list("abc"), world.states, world.shelf, world.options)
     order = []
-    while ready := part.ready():
+    while ready := list(part.ready()):
         for host, batch in reversed(ready):
             order.append(host)
             part.record(host, [{"id": step.id, "changed": True} for step in batch.steps])
@@ -330,7 +330,7 @@ def test_throttle_lets_few_hosts_at_a_time():
         ((host, batch),) = part.ready()
         assert host == name
         part.record(name, [{"id": batch.steps[0].id, "changed": True}])
-    assert part.ready() == []
+    assert list(part.ready()) == []
     assert part.done
 
 
@@ -392,3 +392,17 @@ def test_an_item_that_cannot_be_compiled_has_failed_and_the_others_are_done():
     world = play(tasks, hosts=("a",))
     assert world.log == [("a", "echo 1"), ("a", "echo 3")]
     assert world.told()[-1] == "debug: [False, True, False] One or more items failed"
+
+
+def test_the_first_hosts_are_at_work_while_steps_are_compiled_for_the_others():
+    from rm.playbook.run.conduct import Part
+
+    task = "template: {src: '{{ inventory_hostname }}', dest: /x}"
+    files = {f"templates/{name}": name for name in "abc"}
+    world = World(f"- hosts: all\n  gather_facts: false\n  tasks:\n  - {task}\n", files=files)
+    read, shelf_read = [], world.shelf.read
+    world.shelf.read = lambda path, decrypt=True: read.append(path[-1]) or shelf_read(path, decrypt)
+    begun = []
+    for name, _ in Part(world.plays[0], list("abc"), world.states, world.shelf, world.options).ready():
+        begun.append((name, "".join(dict.fromkeys(read))))
+    assert begun == [("a", "a"), ("b", "ab"), ("c", "abc")]

@@ -49,14 +49,14 @@ class Conductor:
         running = count = 0
         self._over = queue.SimpleQueue()
         while not part.done:
-            ready = part.ready()
-            self._settle(part)  # what was skipped on the way is told before what begins
-            for name, batch in ready:
+            for name, batch in part.ready():
+                self._settle(part)  # what was skipped on the way is told before what begins
                 running, count = running + 1, count + 1
                 if batch.delay_s > 0:
                     heapq.heappush(later, (time.monotonic() + batch.delay_s, count, name, batch))
                 else:
                     self._start(part, name, batch)
+            self._settle(part)
             if not running:
                 if not part.done:
                     raise RuntimeError(f"the hosts of the play '{part.play.name}' wait for each other")

@@ -12,7 +12,7 @@ end is Ansible's (`strategy: linear`), without a wait after every task.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rm.playbook.model.flow import END, Position
@@ -90,9 +90,9 @@ class Part:
     def failed(self) -> list[str]:
         return [name for name in self.names if self.states[name].failed]
 
-    def ready(self) -> list[tuple[str, Batch]]:
-        """What can be started now. A batch without steps is settled at once."""
-        found: list[tuple[str, Batch]] = []
+    def ready(self) -> Iterator[tuple[str, Batch]]:
+        """What can be started now, each as soon as it is known: the first hosts are at work while steps are
+        compiled for the others. A batch without steps is settled at once. Nothing is recorded meanwhile."""
         moved = True
         while moved:
             moved = False
@@ -113,11 +113,10 @@ class Part:
                     continue
                 if batch.steps:
                     self._busy[name] = batch
-                    found.append((name, batch))
+                    yield name, batch
                     continue
                 self._take(name, run.record([]))
                 moved = True
-        return found
 
     def _next(self, name: str) -> Batch | None:
         run = self.runs[name]
