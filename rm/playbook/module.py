@@ -29,8 +29,9 @@ import base64
 import posixpath
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -117,18 +118,27 @@ def argument_names(module: ModuleType) -> set[str]:
 def typed(module: ModuleType, given: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments by their first names, converted; raises BadArgument."""
     specs: Mapping[str, Arg] = module.ARGS
-    by_name = {alias: name for name, arg in specs.items() for alias in (name, *arg.aliases)}
-    found = {name: arg.default for name, arg in specs.items()}
+    by_name, defaults, required = _named(module)
+    found = dict(defaults)
     for written, value in given.items():
         if written not in by_name and getattr(module, "ANY_ARGUMENT", False):
             found[written] = value
             continue
         name = by_name[written]
         found[name] = _convert(name, specs[name], value) if value is not None else _of_null(specs[name])
-    for name, arg in specs.items():
-        if arg.required and found[name] is None:
+    for name in required:
+        if found[name] is None:
             raise BadArgument(f"the argument '{name}' is missing")
     return found
+
+
+@lru_cache(maxsize=256)
+def _named(module: ModuleType) -> tuple[Mapping[str, str], Mapping[str, Any], Sequence[str]]:
+    """First names by all names; what is not given is; what must be given."""
+    specs: Mapping[str, Arg] = module.ARGS
+    by_name = {alias: name for name, arg in specs.items() for alias in (name, *arg.aliases)}
+    required = [name for name, arg in specs.items() if arg.required]
+    return by_name, {name: arg.default for name, arg in specs.items()}, required
 
 
 def _of_null(arg: Arg) -> Any:

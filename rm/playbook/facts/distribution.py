@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 NAMES = {
@@ -20,12 +21,7 @@ MANAGERS = {"Debian": "apt", "RedHat": "dnf", "Suse": "zypper", "Archlinux": "pa
 
 
 def facts(raw: Mapping[str, Any]) -> dict[str, Any]:
-    fields: dict[str, str] = {}
-    for line in str(raw.get("os_release", "")).splitlines():
-        key, equals, value = line.partition("=")
-        if equals:
-            words = shlex.split(value) if value.count('"') % 2 == 0 else [value]
-            fields[key.strip()] = words[0] if words else ""
+    fields = _fields(str(raw.get("os_release", "")))
     identity = fields.get("ID", "")
     version = fields.get("VERSION_ID", "")
     exact = str(raw.get("debian_version", "")).strip()
@@ -52,6 +48,18 @@ def facts(raw: Mapping[str, Any]) -> dict[str, Any]:
             "description": fields.get("PRETTY_NAME", ""),
         },
     }
+
+
+@lru_cache(maxsize=16)
+def _fields(text: str) -> Mapping[str, str]:
+    """The names of os-release; most hosts of a cluster have the same text."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals:
+            words = shlex.split(value) if value.count('"') % 2 == 0 else [value]
+            found[key.strip()] = words[0] if words else ""
+    return found
 
 
 def _manager(family: str, present: Sequence[str] | None) -> str:

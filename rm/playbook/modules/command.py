@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import lru_cache
 from typing import Any
 
 from rm.playbook.model.problems import BadArgument
@@ -25,12 +26,18 @@ FREE_FORM = "_raw"
 COMMAND = True
 
 
+@lru_cache(maxsize=256)
+def _words(text: str) -> tuple[str, ...]:
+    """Most hosts of a play are sent the same."""
+    return tuple(shlex.split(text))
+
+
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     text = args["cmd"] if args["_raw"] is None else args["_raw"]
     if (text is None) == (args["argv"] is None):
         raise BadArgument("give one command: as text, as 'cmd', or as the list 'argv'")
     try:
-        argv = args["argv"] or shlex.split(text)
+        argv = args["argv"] or list(_words(text))
     except ValueError as problem:
         raise BadArgument(f"the command cannot be split into words: {problem}") from None
     if not argv:

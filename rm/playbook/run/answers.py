@@ -39,7 +39,7 @@ _NAMES = frozenset({
     "hostname", "kernel", "machine", "machine_id", "nodename", "os_family", "pkg_mgr", "service_mgr",
     "system", "userspace_architecture", "userspace_bits", "virtualization_type",
 })  # fmt: skip
-_FLAT = frozenset((str, bool))
+_FLAT, _TEXT = frozenset((str, bool)), frozenset((str,))
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError)
 
 
@@ -109,7 +109,7 @@ def replaced(names: Iterable[str], written: Iterable[Mapping[str, Any]]) -> str:
     """A fact's variable that has the name of a variable that the admin wrote; "" = none. A reserved name
     is none: no fact becomes a variable of such a name."""
     layers = list(written)
-    return next((n for n in names if not is_reserved(n) and any(n in one for one in layers)), "")
+    return next((n for n in names if any(n in one for one in layers) and not is_reserved(n)), "")
 
 
 def _checked(op: str, args: Mapping[str, Any], answer: Any) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def plain_json(answer: Any) -> None:
             elif isinstance(value, list):
                 below += value
             elif isinstance(value, Mapping):
-                if not all(isinstance(key, str) for key in value):
+                if not _TEXT.issuperset(map(type, value)) and not all(isinstance(key, str) for key in value):
                     raise Unfit("answers with a mapping whose keys are no texts")
                 below += value.values()
             elif not isinstance(value, str):

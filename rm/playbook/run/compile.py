@@ -306,7 +306,9 @@ def module_arguments(task: Task, scope: Scope, context: CompileContext) -> dict[
         given = {**_whole(task, scope), **given}
     given = {k: plain(v) for k, v in given.items() if v is not OMIT}
     try:
-        found: dict[str, Any] = module.compile(typed(module, given), replace(context, scope=scope, task=task))
+        if scope is not context.scope or task is not context.task:
+            context = replace(context, scope=scope, task=task)
+        found: dict[str, Any] = module.compile(typed(module, given), context)
         return found
     except (BadArgument, ValueError) as problem:  # ValueError: a host's text may hold what is no Unicode
         raise BadArgument(f"{called(task.module)}: {problem}") from None
