@@ -18,6 +18,7 @@ from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
+from tests import preloaded
 from tests.examples import examples
 
 settings.register_profile(
@@ -64,6 +65,13 @@ WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _ran: list[str] = []  # the folder of the test that this process ran last
 ENDING = (signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)
 _handlers = [signal.getsignal(number) for number in ENDING]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _preloaded_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The workers of a run fork programs from the same processes. Their directories are beside each other."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        preloaded.share(tmp_path_factory.getbasetemp().parent, owner=os.getppid())
 
 
 @pytest.hookimpl(tryfirst=True)
