@@ -3,6 +3,7 @@ when the tests run as root (PostgreSQL refuses root). It can be ended, killed an
 
 from __future__ import annotations
 
+import fcntl
 import glob
 import os
 import shutil
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 NOBODY = 65534
 START_S = 60
+shared: Path | None = None  # what `initdb` has made, for all workers of a run: it takes half a second
 
 
 def binaries() -> Path | None:
@@ -30,6 +32,11 @@ def binaries() -> Path | None:
     places = [Path(found).resolve().parent] if found else []
     places += sorted(map(Path, glob.glob("/usr/lib/postgresql/*/bin")), reverse=True)
     return next((p for p in places if (p / "postgres").exists() and (p / "initdb").exists()), None)
+
+
+def _copy(place: Path, other: Path) -> None:
+    """With its owner."""
+    subprocess.run(["cp", "-a", place, other], check=True, capture_output=True, timeout=100)
 
 
 class Server:
@@ -54,12 +61,32 @@ class Server:
             **settings,
         }
         self._process: subprocess.Popen[bytes] | None = None
-        initdb = [programs / "initdb", "-D", "data", "-U", "rm", "-A", "trust", "-E", "UTF8", "--no-sync"]
         try:
-            subprocess.run(initdb, check=True, capture_output=True, timeout=100, **self._options)
+            self._initialise()
         except BaseException:
             self.remove()
             raise
+
+    def _initialise(self) -> None:
+        """By `initdb`, or as the first one of a run was."""
+        if shared is None:
+            self._initdb()
+            return
+        data = self.directory / "data"
+        with open(f"{shared}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if shared.exists():
+                _copy(shared, data)
+                return
+            self._initdb()
+            unfinished = shared.with_suffix(".new")
+            _copy(data, unfinished)
+            unfinished.rename(shared)
+
+    def _initdb(self) -> None:
+        flags = ["-D", "data", "-U", "rm", "-A", "trust", "-E", "UTF8", "--no-sync"]
+        argv = [self.programs / "initdb", *flags]
+        subprocess.run(argv, check=True, capture_output=True, timeout=100, **self._options)
 
     def start(self) -> None:
         import psycopg  # few of the workers need it
