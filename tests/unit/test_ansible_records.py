@@ -6,10 +6,11 @@ import py_compile
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from tests.e2e.equivalence import recorded
+from tests.e2e.equivalence import judge, recorded
 from tests.e2e.equivalence.recipe import corpus, read
 from tests.e2e.equivalence.test_drain import RECIPE
 from tests.e2e.equivalence.test_shipped import PLAYBOOKS, RECIPES
@@ -47,3 +48,18 @@ def test_a_shipped_playbook_wants_a_new_record_when_a_file_that_it_may_read_chan
         tasks.write("# another one\n")
     assert recorded.content(recipe) != recorded.content(RECIPE)
     assert recorded.content(replace(RECIPE, arguments=())) != recorded.content(RECIPE)
+
+
+def test_a_playbook_that_ansible_has_to_run_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It passes all the same, after ten times the time."""
+    recipe, record = corpus()[0], Mock()
+    stage = Mock(**{"recorded.return_value": record})
+    monkeypatch.setattr(judge, "_seen", lambda *_: [])
+    monkeypatch.setattr(judge, "told_beforehand", lambda *_: None)
+    monkeypatch.setattr(judge, "unlike", lambda _, one, __: ["one: uid differs"] if one is record else [])
+    with pytest.warns(UserWarning, match=f"^{recipe.name}: .*recorded: one: uid differs$"):
+        judge.compare(stage, recipe)
+    stage.by_ansible.assert_called_once_with(recipe)
+    monkeypatch.setattr(judge, "unlike", lambda *_: [])
+    judge.compare(stage, recipe)
+    stage.by_ansible.assert_called_once_with(recipe)
