@@ -9,15 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
-from markdown_it import MarkdownIt
 
 from rm.cli.main import rmx
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-BLOCKS_ONLY = MarkdownIt().disable(
-    ["inline", "text_join"]
-)  # what is within a paragraph costs most, to each worker
 # indented blocks that are no commands, by the beginning of their first line
 OTHERWISE = {
     "#SBATCH": "script",
@@ -90,8 +86,11 @@ def all_blocks() -> list[Block]:
 
 
 def blocks_of(path: Path) -> Iterator[Block]:
+    from markdown_it import MarkdownIt  # which only the worker that reads blocks is to load
+
     document = str(path.relative_to(ROOT))
-    for token in BLOCKS_ONLY.parse(path.read_text()):
+    # what is within a paragraph costs most
+    for token in MarkdownIt().disable(["inline", "text_join"]).parse(path.read_text()):
         if token.type not in ("fence", "code_block"):
             continue
         assert token.map is not None

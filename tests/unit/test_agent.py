@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.agent_process import AGENTS, USER, WAIT_S, Agent, Start, launch_request, until
+from tests.examples import try_each
 
 root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 SH = "#!/bin/sh\n"
@@ -485,9 +486,8 @@ def test_a_job_over_its_memory_is_told_out_of_memory(agent: Agent) -> None:
     assert (end["signal"], end["oom"]) == (signal.SIGKILL, True)
 
 
-@pytest.mark.parametrize("path", sorted(AGENTS.glob("*.py")), ids=lambda path: path.name)
-def test_agents_keep_to_the_grammar_of_python_3_8(path: Path) -> None:
-    ast.parse(path.read_text(), feature_version=(3, 8))
+def test_agents_keep_to_the_grammar_of_python_3_8() -> None:
+    try_each(sorted(AGENTS.glob("*.py")), lambda path: ast.parse(path.read_text(), feature_version=(3, 8)))
 
 
 def test_a_host_has_one_name_since_its_boot(agent: Agent, start: Start) -> None:

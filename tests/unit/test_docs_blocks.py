@@ -9,6 +9,8 @@ import json
 import re
 import subprocess
 import textwrap
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +31,9 @@ from rm.submission import traffic_file
 from tests import builders
 from tests.command_line import caller
 from tests.docs_blocks import ROOT, Block, all_blocks, found_by_click
+from tests.examples import try_each
 from tests.fake_service import FakeService, serving
 
-BLOCKS = all_blocks()
 RMX = ("rmx", "/opt/rmx/bin/rmx")
 OTHERS = {
     ".", "cat", "cd", "chmod", "chown", "cp", "curl", "date", "eval", "export", "git", "install", "ln",
@@ -52,22 +54,29 @@ ALONE = {
 }  # fmt: skip
 
 
+blocks = cache(all_blocks)  # read by the worker that has this file, and not while tests are collected
+
+
 def of(*kinds: str) -> list[Block]:
-    return [block for block in BLOCKS if block.kind in kinds]
+    return [block for block in blocks() if block.kind in kinds]
 
 
-COMMANDS = sorted({(block.document, *words) for block in of("shell", "console") for words in block.programs})
-OURS = [command for command in COMMANDS if command[1] in (*RMX, "rm")]
+@cache
+def commands() -> list[tuple[str, ...]]:
+    """The document and the words of each."""
+    return sorted({(block.document, *words) for block in of("shell", "console") for words in block.programs})
 
 
-def shown(value: object) -> str:
-    return (
-        value.name
-        if isinstance(value, Block)
-        else " ".join(map(str, value))[:80]
-        if isinstance(value, tuple)
-        else str(value)
-    )
+def ours() -> list[tuple[str, ...]]:
+    return [command for command in commands() if command[1] in (*RMX, "rm")]
+
+
+def each_block(check: Callable[[Block], object], *kinds: str) -> None:
+    try_each(of(*kinds), check, lambda block: block.name)
+
+
+def each_command(found: list[tuple[str, ...]], check: Callable[[tuple[str, ...]], object]) -> None:
+    try_each(found, check, " ".join)
 
 
 @pytest.fixture
@@ -84,40 +93,44 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_block_has_a_kind() -> None:
     kinds = {"shell", "console", "output", "text", "formula", "script", "python", "toml", "json", "ini",
              "inventory", "traffic", "accounts", "survey"}  # fmt: skip
-    assert {block.name: block.kind for block in BLOCKS if block.kind not in kinds} == {}
-    assert {block.kind for block in BLOCKS} == kinds
+    assert {block.name: block.kind for block in blocks() if block.kind not in kinds} == {}
+    assert {block.kind for block in blocks()} == kinds
 
 
-@pytest.mark.parametrize("block", of("shell", "console", "script"), ids=shown)
-def test_a_shell_takes_it(block: Block) -> None:
-    text = block.text if block.kind == "script" else "\n".join(block.commands)
-    done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+def test_a_shell_takes_it() -> None:
+    def check(block: Block) -> None:
+        text = block.text if block.kind == "script" else "\n".join(block.commands)
+        done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+    each_block(check, "shell", "console", "script")
 
 
 def test_every_program_is_known() -> None:
     """A block of something else than commands has no kind yet."""
-    assert {command for command in COMMANDS if command[1] not in (*RMX, "rm", *OTHERS)} == set()
+    assert {command for command in commands() if command[1] not in (*RMX, "rm", *OTHERS)} == set()
 
 
-@pytest.mark.parametrize("command", OURS, ids=shown)
-def test_rmx_takes_the_words(there: Path, command: tuple[str, ...]) -> None:
-    _, program, *words = command
-    assert program != "rm" or words[0] in JOB_VERBS
-    found, context, rest = found_by_click(words)
-    if rest == ["--version"]:
-        return
-    assert not isinstance(found, click.Group) or found.invoke_without_command, "only a part of a command"
-    with found.make_context(found.name, rest, parent=context):  # each value converted
-        pass
+def test_rmx_takes_the_words(there: Path) -> None:
+    def check(command: tuple[str, ...]) -> None:
+        _, program, *words = command
+        assert program != "rm" or words[0] in JOB_VERBS
+        found, context, rest = found_by_click(words)
+        if rest == ["--version"]:
+            return
+        assert not isinstance(found, click.Group) or found.invoke_without_command, "only a part of a command"
+        with found.make_context(found.name, rest, parent=context):  # each value converted
+            pass
+
+    each_command(ours(), check)
 
 
-@pytest.mark.parametrize("command", [c for c in OURS if " ".join(c[1:]) in ALONE], ids=shown)
-def test_what_needs_no_cluster_runs(
-    there: Path, capfd: pytest.CaptureFixture[str], command: tuple[str, ...]
-) -> None:
-    done = caller(capfd)(*command[2:])
-    assert (done.code, bool(done.out)) == (0, True), done.err
+def test_what_needs_no_cluster_runs(there: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def check(command: tuple[str, ...]) -> None:
+        done = caller(capfd)(*command[2:])
+        assert (done.code, bool(done.out)) == (0, True), done.err
+
+    each_command([c for c in ours() if " ".join(c[1:]) in ALONE], check)
 
 
 class Ready(FakeService):
@@ -136,49 +149,55 @@ class Ready(FakeService):
         return numbers
 
 
-@pytest.mark.parametrize(
-    "command",
-    [c for c in OURS if c[2] in JOBS and not UNANSWERED.search(" ".join(c))],
-    ids=shown,
-)
 def test_what_a_service_answers_runs(
-    there: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+    there: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving(there / "rm.sock", kind=Ready) as daemon:
-        monkeypatch.setenv("RM_DAEMON__SOCKET", daemon.socket)
-        if command[2] == "cancel":
-            daemon.service.run(next((int(word) for word in command if word.isdigit()), 42))
-        done = caller(capfd)(*command[2:])
-    assert done.code == 0, done.err
+    def check(command: tuple[str, ...]) -> None:
+        with serving(there / "rm.sock", kind=Ready) as daemon:
+            monkeypatch.setenv("RM_DAEMON__SOCKET", daemon.socket)
+            if command[2] == "cancel":
+                daemon.service.run(next((int(word) for word in command if word.isdigit()), 42))
+            done = caller(capfd)(*command[2:])
+        assert done.code == 0, done.err
+
+    each_command([c for c in ours() if c[2] in JOBS and not UNANSWERED.search(" ".join(c))], check)
 
 
-@pytest.mark.parametrize("block", of("toml"), ids=shown)
-def test_rm_takes_the_configuration(tmp_path: Path, block: Block) -> None:
-    file = tmp_path / "rm.toml"
-    file.write_text(block.text)
-    wrong = complaints(load_config(str(file), {}))
-    assert [sentence for sentence in wrong if "/etc/rm/" not in sentence] == []  # a reader's own file
+def test_rm_takes_the_configuration(tmp_path: Path) -> None:
+    def check(block: Block) -> None:
+        file = tmp_path / "rm.toml"
+        file.write_text(block.text)
+        wrong = complaints(load_config(str(file), {}))
+        assert [sentence for sentence in wrong if "/etc/rm/" not in sentence] == []  # a reader's own file
+
+    each_block(check, "toml")
 
 
-@pytest.mark.parametrize("block", of("json"), ids=shown)
-def test_it_is_json(block: Block) -> None:
-    found = json.loads(block.text)
-    if block.document == "docs/interleaving.md":
-        assert found == json.loads((ROOT / "examples/interleave.json").read_text())
+def test_it_is_json() -> None:
+    def check(block: Block) -> None:
+        found = json.loads(block.text)
+        if block.document == "docs/interleaving.md":
+            assert found == json.loads((ROOT / "examples/interleave.json").read_text())
+
+    each_block(check, "json")
 
 
-@pytest.mark.parametrize("block", of("inventory", "ini"), ids=shown)
-def test_it_is_an_inventory(block: Block) -> None:
-    inventory = parse_inventory(block.text, "hosts.yml" if block.kind == "inventory" else "hosts")
-    assert block.kind == "ini" or len(to_hosts(inventory)) == 3
+def test_it_is_an_inventory() -> None:
+    def check(block: Block) -> None:
+        inventory = parse_inventory(block.text, "hosts.yml" if block.kind == "inventory" else "hosts")
+        assert block.kind == "ini" or len(to_hosts(inventory)) == 3
+
+    each_block(check, "inventory", "ini")
 
 
-@pytest.mark.parametrize("block", of("accounts"), ids=shown)
-def test_it_is_a_file_of_accounts(block: Block) -> None:
-    text = textwrap.dedent(block.text)
-    accounts, members, qos, limits, partitions = from_toml(text.encode(), "accounts.toml")
-    found = Accounts(accounts=accounts, members=members, qos=qos, limits=limits, partitions=partitions)
-    assert as_toml(found).strip() == text.strip()
+def test_it_is_a_file_of_accounts() -> None:
+    def check(block: Block) -> None:
+        text = textwrap.dedent(block.text)
+        accounts, members, qos, limits, partitions = from_toml(text.encode(), "accounts.toml")
+        found = Accounts(accounts=accounts, members=members, qos=qos, limits=limits, partitions=partitions)
+        assert as_toml(found).strip() == text.strip()
+
+    each_block(check, "accounts")
 
 
 def test_it_is_a_survey() -> None:
@@ -194,12 +213,13 @@ def test_it_is_a_traffic_file() -> None:
     assert traffic_file.parse(textwrap.dedent(block.text), "traffic.toml")["phases"]
 
 
-@pytest.mark.parametrize("block", of("python"), ids=shown)
-def test_python_takes_it_and_rm_has_what_it_imports(block: Block) -> None:
-    tree = compile(block.text, block.name, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    assert isinstance(tree, ast.Module)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rm."):
-            assert [
-                a.name for a in node.names if not hasattr(importlib.import_module(node.module or ""), a.name)
-            ] == []
+def test_python_takes_it_and_rm_has_what_it_imports() -> None:
+    def check(block: Block) -> None:
+        tree = compile(block.text, block.name, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        assert isinstance(tree, ast.Module)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rm."):
+                module = importlib.import_module(node.module or "")
+                assert [a.name for a in node.names if not hasattr(module, a.name)] == []
+
+    each_block(check, "python")
