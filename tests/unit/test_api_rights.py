@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -273,51 +274,64 @@ def doors_of(daemon: Daemon) -> JobDoors:
     return JobDoors(daemon.runner, str(Path(daemon.socket).parent))
 
 
-async def ask_for_job(daemon: Daemon, call: Call) -> tuple[int, str]:
-    assert call.scope is not None
+@asynccontextmanager
+async def through_a_door(daemon: Daemon, user: str, scope: Scope) -> AsyncIterator[aiohttp.ClientSession]:
+    async with (
+        doors_of(daemon).open(OfJob(user, scope, "job 7 on h1")) as door,
+        aiohttp.ClientSession(connector=aiohttp.UnixConnector(door)) as session,
+    ):
+        yield session
+
+
+async def ask_for_job(session: aiohttp.ClientSession, call: Call) -> tuple[int, str]:
     path = call.path
     for part, value in NAMED.items():
         path = path.replace(part, value)
-    job = OfJob(call.user, call.scope, "job 7 on h1")
-    async with (
-        doors_of(daemon).open(job) as door,
-        aiohttp.ClientSession(connector=aiohttp.UnixConnector(door)) as session,
-        session.request(
-            call.method,
-            f"http://rm{path}{QUERIES.get(call.path, '')}",
-            json={} if call.method == "POST" else None,
-            headers=AS_SOMEBODY_ELSE,
-        ) as answer,
-    ):
+    async with session.request(
+        call.method,
+        f"http://rm{path}{QUERIES.get(call.path, '')}",
+        json={} if call.method == "POST" else None,
+        headers=AS_SOMEBODY_ELSE,
+    ) as answer:
         return answer.status, await answer.text()
 
 
 def test_a_program_of_a_job_has_the_rights_of_the_jobs_user_whatever_it_says(
     tmp_path: Path, known: None
 ) -> None:
-    found = []
+    """One door for each user and scope, through which all routes are asked for."""
+
+    async def all_calls(daemon: Daemon, user: str, scope: Scope) -> list[str]:
+        found = []
+        async with through_a_door(daemon, user, scope) as session:
+            for method, path, who in documented():
+                call = Call(method, path, user, scope)
+                daemon.service.table[1] = builders.job(1, user=OWNER, script=SCRIPT)
+                daemon.service.inventory.setdefault("h1", builders.host("h1"))
+                daemon.service.audit.acts.clear()
+                status, text = await ask_for_job(session, call)
+                assert status != 500, (call, text)
+                if (status != 403) is not let_in(call, who, Role.NOBODY, Role.OPERATOR):
+                    found.append(f"{call} for {who or 'everybody'}: {status}")
+                acts = {(act.user, act.via, act.origin) for act in daemon.service.audit.acts}
+                if not acts <= {(user, "job", "job 7 on h1")}:
+                    found.append(f"{call}: {acts}")
+        return found
+
     with serving(tmp_path / "rm.sock", config(), Service) as daemon:
-        for method, path, who in documented():
-            for user in UIDS:
-                for scope in (Scope.READ, Scope.SUBMIT):
-                    call = Call(method, path, user, scope)
-                    daemon.service.table[1] = builders.job(1, user=OWNER, script=SCRIPT)
-                    daemon.service.inventory.setdefault("h1", builders.host("h1"))
-                    daemon.service.audit.acts.clear()
-                    asked = asyncio.run_coroutine_threadsafe(ask_for_job(daemon, call), daemon.loop)
-                    status, text = asked.result(PATIENCE_S)
-                    assert status != 500, (call, text)
-                    if (status != 403) is not let_in(call, who, Role.NOBODY, Role.OPERATOR):
-                        found.append(f"{call} for {who or 'everybody'}: {status}")
-                    acts = {(act.user, act.via, act.origin) for act in daemon.service.audit.acts}
-                    if not acts <= {(user, "job", "job 7 on h1")}:
-                        found.append(f"{call}: {acts}")
-    assert found == []
+        for user in UIDS:
+            for scope in (Scope.READ, Scope.SUBMIT):
+                asked = asyncio.run_coroutine_threadsafe(all_calls(daemon, user, scope), daemon.loop)
+                assert asked.result(PATIENCE_S) == []
 
 
 def test_a_job_of_nobody_whom_the_daemons_machine_knows_asks_nothing(tmp_path: Path, known: None) -> None:
     with serving(tmp_path / "rm.sock", config(), Service) as daemon:
-        call = Call("GET", "/v1/jobs", "zoe", Scope.SUBMIT)
-        asked = asyncio.run_coroutine_threadsafe(ask_for_job(daemon, call), daemon.loop)
+
+        async def ask_once() -> tuple[int, str]:
+            async with through_a_door(daemon, "zoe", Scope.SUBMIT) as session:
+                return await ask_for_job(session, Call("GET", "/v1/jobs", "zoe", Scope.SUBMIT))
+
+        asked = asyncio.run_coroutine_threadsafe(ask_once(), daemon.loop)
         status, text = asked.result(PATIENCE_S)
     assert (status, "no account 'zoe'" in text) == (403, True)
