@@ -22,7 +22,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -p no:anyio -p no:schemathesi
 
 RUFF := .venv/bin/ruff check . && .venv/bin/ruff format --check .
 
-.PHONY: help demo ddp frameworks gpu test records check schedules lint lint-playbooks bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
+.PHONY: help demo ddp frameworks gpu test examples records check schedules lint lint-playbooks bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
 .NOTPARALLEL:
 help:
 	@echo "make setup   what rm needs to run, in .venv; make setup-dev: what building and testing it needs as well"
@@ -33,6 +33,7 @@ help:
 	@echo "make gpu     rm on this machine and its real GPUs (TORCH_PYTHON=/path/python3: with training; installs rm here and takes it off)"
 	@echo "make test    set everything up and run the tests"
 	@echo "make check   lint, and the tests that need neither hosts nor a built wheel: what to run while writing"
+	@echo "make examples  all generated examples and seeds of the property tests, of which make test tries a half"
 	@echo "make schedules  the seeded schedules of failures, 10,000 of them (COUNT=100000: more), on all cores"
 	@echo "make lint    ruff and mypy (strict)"
 	@echo "make lint-playbooks  ansible-lint's production profile over the playbooks that come with rm"
@@ -58,11 +59,20 @@ frameworks: need-test $(DEV) $(DDP)/.installed $(MPI)/.installed $(SUBMITIT)/.in
 gpu: need-lab $(DEV)
 	RM_TEST_GPU=1 RM_TEST_TORCH=$(TORCH_PYTHON) $(PYTEST) tests/gpu $(ARGS)
 
+# what share of the generated examples; `make examples` tries all, as CI does each night
+EXAMPLES := 0.5
+
 # eight at a time, also on two cores: more than half of the end-to-end tests is waiting. A file's tests stay together,
 # as they share hosts; tests/conftest.py says in which order the files come. A worker that dies ends the run: with
 # another one in its place, pytest-xdist waits at the end without end
 test: need-test $(DEV) $(POSIX)
-	$(PYTEST) --numprocesses 8 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(ARGS)
+	RM_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) --numprocesses 8 --dist loadfile --no-loadscope-reorder \
+	    --max-worker-restart 0 $(ARGS)
+
+# the tests that need no hosts, with all of the generated examples and seeds
+examples: need-test $(DEV)
+	RM_TEST_EXAMPLES=1 RM_TEST_SCHEDULES=500 $(PYTEST) --numprocesses 4 --dist loadfile --no-loadscope-reorder \
+	    --max-worker-restart 0 tests/contract tests/sim tests/unit --ignore tests/unit/test_release.py $(ARGS)
 
 # asks ansible-core anew what it does with each playbook of tests/e2e/equivalence/corpus
 records: need-test $(DEV) $(POSIX)

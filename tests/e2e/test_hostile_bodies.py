@@ -28,12 +28,11 @@ from rm.errors import Conflict
 from tests.certificates import Authority
 from tests.cluster import Cluster, until
 from tests.e2e.conftest import MakeCluster
-from tests.examples import examples
 from tests.hostile import Hostile, Requests
 from tests.ports import Kept
 
 pytestmark = pytest.mark.lab
-REQUESTS = int(os.environ.get("RM_TEST_HOSTILE") or examples(600))
+REQUESTS = int(os.environ.get("RM_TEST_HOSTILE") or 600)
 SEED = int(os.environ.get("RM_TEST_HOSTILE_SEED", "1"))
 BLOCK = 60  # requests between two looks at everything
 MILD = 0.4  # of the requests are as the types say: what was accepted meets what follows
