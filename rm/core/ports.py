@@ -146,6 +146,8 @@ class AdmissionPolicy(Protocol):
     Asked whenever a transfer becomes ready or ends, in the simulator and for jobs on hosts that call
     the iteration client before they communicate. What it takes back after it has started stands still there.
     One with a false `looks_at_left` is shown the whole size as what is left, which costs less to find.
+    One that starts no transfer on a host where `most` or more go on, whatever they are, may say so: it is not
+    asked about those then.
     """
 
     def admit(self, waiting: Sequence[Transfer], ongoing: Sequence[Transfer]) -> Admission:
@@ -161,6 +163,14 @@ def admits(policy: object) -> TypeGuard[AdmissionPolicy]:
 def looks_at_left(policy: object) -> bool:
     """Does an admission policy read how much of a transfer is left?"""
     return bool(vars(type(policy)).get("looks_at_left", True))  # who inherits may look
+
+
+def most_beside(policy: object) -> int | None:
+    """Where as many transfers go on an admission policy starts no further one in any case; None: it may."""
+    if not isinstance(vars(type(policy)).get("most"), property):  # who inherits may start others
+        return None
+    most: int | None = policy.most  # type: ignore[attr-defined]
+    return most
 
 
 class WeighingPolicy(Protocol):

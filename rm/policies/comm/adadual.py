@@ -74,6 +74,11 @@ class AdaDual:
         self.options = options or AdaDualOptions()
         self._model = Contention(self.options.b, self.options.eta)
 
+    @property
+    def most(self) -> int | None:
+        """None for "total": that also counts who meets those that the newcomer would meet."""
+        return None if self.options.olds == "total" else self.options.ways
+
     def align(self, placed: Sequence[PlacedJob], snapshot: Snapshot, offline: bool = False) -> Alignment:
         return NOTHING_TO_ALIGN
 

@@ -67,6 +67,10 @@ class SrsfN:
     def __init__(self, options: SrsfOptions | None = None) -> None:
         self.options = options or SrsfOptions()
 
+    @property
+    def most(self) -> int:
+        return self.options.n
+
     def align(self, placed: Sequence[PlacedJob], snapshot: Snapshot, offline: bool = False) -> Alignment:
         return NOTHING_TO_ALIGN
 

@@ -1,7 +1,9 @@
 """Asks an admission policy which transfers may start, and remembers who waits.
 
 Ada-SRSF Sec. IV-B. The policy is asked about the transfers that the change can concern: those
-that share a host with what has just arrived or ended. Simulated and live transfers are asked about here.
+that share a host with what has just arrived or ended. A policy that starts no transfer where a number of
+them go on (`most` of the port) is not asked about those that have such a host. Simulated and live transfers
+are asked about here.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from rm.core.ports import AdmissionPolicy, Transfer
+from rm.core.ports import AdmissionPolicy, Transfer, most_beside
 from rm.errors import RmError
 
 
@@ -49,6 +51,8 @@ class Gatekeeper(Generic[A]):
 
     def __init__(self, policy: AdmissionPolicy) -> None:
         self._policy = policy
+        self._most = most_beside(policy)
+        self._full: set[_Host[A]] = set()  # hosts on which as many go on, where the policy has such a bound
         self._hosts: dict[str, _Host[A]] = {}
         # of those that wait or communicate, by job: with thousands, to look their hosts up costs the most
         self._hosts_of: dict[int, list[_Host[A]]] = {}
@@ -72,6 +76,7 @@ class Gatekeeper(Generic[A]):
                 host.waiting.pop(job, None)
                 host.ongoing.pop(job, None)
             self._paused.discard(job)
+            self._emptier(hosts)
             left += hosts
         return self._ask(_waiting(left), describe)
 
@@ -83,6 +88,10 @@ class Gatekeeper(Generic[A]):
         if not waiting:
             return Verdict()
         hosts_of = self._hosts_of
+        if self._full:
+            waiting = self._with_room(waiting, describe)
+            if not waiting:
+                return Verdict()
         ongoing: dict[int, A] = {}
         for host in set().union(*[hosts_of[job] for job in waiting]):  # many wait for the same hosts
             if host.ongoing:
@@ -102,6 +111,7 @@ class Gatekeeper(Generic[A]):
             for host in hosts_of[job]:
                 del host.ongoing[job]
                 host.waiting[job] = ongoing[job]
+            self._emptier(hosts_of[job])
             freed += hosts_of[job]
         start: list[A] = []
         resume: list[A] = []
@@ -118,10 +128,32 @@ class Gatekeeper(Generic[A]):
         more = self._ask(_waiting(freed), describe)
         return Verdict((*start, *more.start), (*resume, *more.resume), (*pause, *more.pause))
 
+    def _with_room(self, waiting: dict[int, A], describe: Describe[A]) -> dict[int, A]:
+        """Those of them that use no full host. One that keeps another out is described all the same: it may
+        have sent meanwhile, and who describes it may note that."""
+        full, hosts_of = self._full, self._hosts_of
+        found = {job: attempt for job, attempt in waiting.items() if full.isdisjoint(hosts_of[job])}
+        if len(found) < len(waiting):
+            kept_out = next(job for job in waiting if job not in found)
+            there = next(host for host in hosts_of[kept_out] if host in full)
+            describe([next(iter(there.ongoing.values()))])
+        return found
+
     def _start(self, job: int, attempt: A) -> None:
+        most = self._most
         for host in self._hosts_of[job]:
             host.waiting.pop(job, None)
             host.ongoing[job] = attempt
+            if most is not None and len(host.ongoing) >= most:
+                self._full.add(host)
+
+    def _emptier(self, hosts: Sequence[_Host[A]]) -> None:
+        """Fewer go on there than before."""
+        most = self._most
+        if most == 1:
+            self._full.difference_update(hosts)
+        elif most is not None:
+            self._full.difference_update(host for host in hosts if len(host.ongoing) < most)
 
     def _look_up(self, attempt: A) -> list[_Host[A]]:
         known = self._hosts
