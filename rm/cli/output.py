@@ -39,15 +39,16 @@ def printable(value: Any) -> str:
 
 def printable_json(text: str) -> str:
     """The same JSON without characters that could steer a terminal. They stand in its strings alone, where
-    `json.dumps` has escaped those below U+0020 already."""
-    return (
-        text
-        if text.isprintable()
-        else "".join(char if char.isprintable() else _escaped(char) for char in text)
-    )
+    `json.dumps` has escaped those below U+0020 already. Of long lists only the strings that have one are gone
+    through."""
+    if text.isprintable():
+        return text
+    return '"'.join(part if part.isprintable() else "".join(map(_escaped, part)) for part in text.split('"'))
 
 
 def _escaped(char: str) -> str:
+    if char.isprintable():
+        return char
     units = char.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
