@@ -84,7 +84,8 @@ class Changing(World):
             chdir="/secretpath", partition=chance.choice(("", "a", "a,b")),
             priority=chance.choice((0, 5)), time_limit_us=chance.choice((None, 60_000_000)),
             expected_us=chance.choice((None, 30_000_000)), gpus_per_host=chance.choice((0, 0, 0, 2)),
-            mem_bytes_per_host=chance.choice((0, 1 << 30)), **more,
+            mem_bytes_per_host=chance.choice((0, 1 << 30)), hosts_only=chance.choice(((), (), ("h1",))),
+            begin_us=chance.choice((None, None, self.clock.us + 50_000_000)), **more,
         )  # fmt: skip
 
         def make(state: ClusterState) -> list[ev.Event]:
