@@ -27,8 +27,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class KeptRows:
-    """From any thread, but for `stay`. Of at most 2 * `most` rows, about 350 bytes each; with them their jobs
-    are kept alive, so that what is not asked for is forgotten soon."""
+    """From any thread, but for `stay`. Of about 3 * `most` rows, 350 bytes each, at most; with them their
+    jobs are kept alive, so that what is not asked for is forgotten soon."""
 
     def __init__(self, most: int = JOBS_MOST) -> None:
         self._most = most
