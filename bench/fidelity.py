@@ -1,4 +1,4 @@
-"""How well does the simulator predict live hosts? `python -m bench fidelity` (as root), about twenty minutes.
+"""How well does the simulator predict live hosts? `python -m bench fidelity` (as root), up to forty minutes.
 
 Each scenario runs on two hosts of a lab, and simulated: jobs with the profile that each had alone on those
 hosts, that begin when they began, under the same policies. So the profile predicts, and of the run itself the
@@ -22,10 +22,14 @@ runs of them differ by 5 to 10 per cent, live as simulated; and the 99th percent
 the longest one. So what is predicted is a distribution, and it takes several runs to know it: a scenario is
 played `RUNS_MANAGED` times, without management `RUNS_FREE` times (two runs of it may agree by chance), and
 up to `RUNS_MOST` times until the standard error of its means is `SETTLED_PCT`, and the one of its 99th
-percentiles `SETTLED_TAIL_PCT`: the slow iterations of a run come together, while its jobs are in step.
+percentiles `SETTLED_TAIL_PCT`: the slow iterations of a run come together, while its jobs are in step. Once
+each was played often enough for that, the time goes to those that are known least, `ROUND` runs at a time.
 Looked at are the iterations of all runs and of all jobs that are alike together, beside `SIMULATED` runs or
 more of the simulation. What the live runs leave open, a standard error, is printed after each live figure:
-of the mean by the means of single runs, of the 99th percentile by drawing among the runs.
+of the mean by the means of single runs, of the 99th percentile by drawing among the runs, and among the
+iterations of each drawn run: the 99th percentile of two runs is the slowest iteration of one of them, and
+whether there was such a one is chance, too. How many errors are larger than two standard errors says
+whether more is wrong than what the live runs leave open.
 
     python -m bench.fidelity docs/simulator.md    # writes the table there, too
 """
@@ -58,9 +62,9 @@ from scripts import section
 
 WEIGHTS, LUCKS = (0.72, 0.78, 0.82, 0.87, 1.0), (0.0, 0.1, 0.2, 0.3)
 SIMULATED, CALIBRATING = 60, 20  # runs of a scenario's simulation, some seeds for each live run
-RUNS_MANAGED, RUNS_FREE, RUNS_MOST = 2, 4, 12
+RUNS_MANAGED, RUNS_FREE, RUNS_MOST, ROUND = 2, 4, 36, 4
 SETTLED_PCT, SETTLED_TAIL_PCT = 1.0, 3.0
-LIVE_S = 1_080.0  # after which no scenario is played more often than at least
+LIVE_S = 2_160.0  # after which no scenario is played more often than at least
 DRAWS = 200
 LEFT_OUT_S = 2.0
 HOSTS = 2  # on which a scenario's jobs run; on two further ones its control
@@ -161,14 +165,18 @@ def by_kind(scenario: Scenario, took_us: Sequence[list[float]]) -> tuple[list[fl
 
 
 def standard_errors_pct(runs: Sequence[list[float]]) -> tuple[float, float]:
-    """Of the mean and the 99th percentile of the iterations of all runs, from how the runs differ."""
+    """Of the mean and the 99th percentile of the iterations of all runs, from how the runs differ; of the
+    latter also from how the iterations of each do."""
     if len(runs) == 1:
         return math.inf, math.inf
     (whole,) = pooled([one] for one in runs)
     means_ms = [statistics.fmean(one) / 1000 for one in runs]
     chance = random.Random(len(runs))
-    drawn = (pooled([one] for one in chance.choices(runs, k=len(runs))) for _ in range(DRAWS))
-    tails_ms = [one.p99_ms for (one,) in drawn]
+    tails_ms = []
+    for _ in range(DRAWS):
+        drawn = chance.choices(runs, k=len(runs))
+        (again,) = pooled([chance.choices(one, k=len(one))] for one in drawn)
+        tails_ms.append(again.p99_ms)
     return (
         100 * statistics.stdev(means_ms) / len(runs) ** 0.5 / whole.mean_ms,
         100 * statistics.stdev(tails_ms) / whole.p99_ms,
@@ -216,7 +224,6 @@ def play(settings: Settings) -> tuple[list[Repeated], dict[str, Alone]]:
     if settings.quick:
         chosen = (chosen[0], chosen[4], chosen[5])
     alone: dict[str, Alone] = {}
-    played: list[Repeated] = []
     with lab_stage(4, hosts=4) as stage:
         trainer = Trainer(stage, program_text(), scenario.CONGESTION_CONTROL)
         stage.start_daemon(MODE["unmanaged"])
@@ -224,25 +231,56 @@ def play(settings: Settings) -> tuple[list[Repeated], dict[str, Alone]]:
         for training in dict.fromkeys(one for each in chosen for one in each.jobs):
             alone[training.name] = _alone(trainer, stage, training, alone)
         began_s = time.monotonic()
-        for one in chosen:
+        runs: list[list[Played]] = [[] for _ in chosen]
+        modes = [one.mode for one in chosen]
+        while (index := next_scenario(modes, runs, settings.quick, time.monotonic() - began_s)) is not None:
+            one, known = chosen[index], runs[index]
             stage.start_daemon(one.mode)
             stage.await_hosts()
-            runs: list[Played] = []
-            while wants_more(one.mode, runs, settings.quick, time.monotonic() - began_s):
-                runs.append(_live(trainer, stage, one, alone))
-            played.append(Repeated(tuple(runs)))
-    return played, alone
+            for _ in range(runs_at_once(one.mode, len(known), settings.quick)):
+                known.append(_live(trainer, stage, one, alone))
+    return [Repeated(tuple(known)) for known in runs], alone
+
+
+def next_scenario(
+    modes: Sequence[Mode], runs: Sequence[Sequence[Played]], quick: bool, passed_s: float
+) -> int | None:
+    """Which one to play now, of scenarios in these modes that were played so often: first those that were
+    played less often than at least, then the one that is known least. None: no further run is
+    worth its time."""
+
+    def place(index: int) -> tuple[float, int]:
+        known = runs[index]
+        return (-unsettled(known) if len(known) >= fewest(modes[index]) else -math.inf), index
+
+    wanting = (i for i, mode in enumerate(modes) if wants_more(mode, runs[i], quick, passed_s))
+    return min(wanting, key=place, default=None)
+
+
+def runs_at_once(mode: Mode, played: int, quick: bool) -> int:
+    """How many runs follow one another, without another scenario's between them."""
+    if quick:
+        return 1
+    return fewest(mode) - played if played < fewest(mode) else min(ROUND, RUNS_MOST - played)
+
+
+def fewest(mode: Mode) -> int:
+    return RUNS_MANAGED if is_managed(mode) else RUNS_FREE
+
+
+def unsettled(runs: Sequence[Played]) -> float:
+    """How many times as large as they should be the standard errors are at most."""
+    known = Repeated(tuple(runs)).open_pct
+    return max(max(mean / SETTLED_PCT, tail / SETTLED_TAIL_PCT) for mean, tail in known)
 
 
 def wants_more(mode: Mode, runs: Sequence[Played], quick: bool, passed_s: float) -> bool:
     """Is another run of the scenario worth its time?"""
     if quick:
         return not runs
-    if len(runs) < (RUNS_MANAGED if is_managed(mode) else RUNS_FREE):
+    if len(runs) < fewest(mode):
         return True
-    known = Repeated(tuple(runs)).open_pct
-    settled = all(mean <= SETTLED_PCT and tail <= SETTLED_TAIL_PCT for mean, tail in known)
-    return not settled and len(runs) < RUNS_MOST and passed_s < LIVE_S
+    return len(runs) < RUNS_MOST and passed_s < LIVE_S and unsettled(runs) > 1
 
 
 def _alone(trainer: Trainer, stage: Stage, training: Training, known: Mapping[str, Alone]) -> Alone:
@@ -444,6 +482,18 @@ def predicted(played: Iterable[Repeated], alone: Mapping[str, Alone]) -> list[Pr
     ]
 
 
+def beyond_open(known: Iterable[Predicted], which: int) -> tuple[int, int]:
+    """How many errors of the means (0) or 99th percentiles (1) are larger than twice what the live runs leave
+    open, and of how many."""
+    pairs = [
+        (abs(wrong[which]), left[which])
+        for one in known
+        for wrong, left in zip(one.errors_pct[AS_MEASURED], one.live.open_pct, strict=True)
+        if left[which] < math.inf
+    ]
+    return sum(wrong > 2 * left for wrong, left in pairs), len(pairs)
+
+
 def _compared(known: Sequence[Predicted]) -> Iterator[Figure]:
     means: dict[str, list[float]] = {name: [] for name in SHARING}
     tails: dict[str, list[float]] = {name: [] for name in SHARING}
@@ -473,6 +523,13 @@ def _compared(known: Sequence[Predicted]) -> Iterator[Figure]:
             yield Figure(f"{about}, median", statistics.median(found), "%",
                          target=MEDIAN_PCT if measured else None)  # fmt: skip
             yield Figure(f"{about}, the worst", max(found), "%", target=WORST_PCT if measured else None)
+    for which, what in enumerate(("mean", "99th percentile")):
+        beyond, of = beyond_open(known, which)
+        yield Figure(
+            f"errors of the {what} beyond two standard errors", beyond, "",
+            f"of {of} of jobs that were played several times, sharing {AS_MEASURED}; were the simulation "
+            f"right, about {0.05 * of:.0f} by chance",
+        )  # fmt: skip
 
 
 def _calibration(played: Sequence[Repeated], alone: Mapping[str, Alone]) -> Figure:

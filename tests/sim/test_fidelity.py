@@ -6,7 +6,9 @@ import pytest
 
 from bench.fidelity import (
     LIVE_S,
+    ROUND,
     RUNS_FREE,
+    RUNS_MANAGED,
     RUNS_MOST,
     Alone,
     Played,
@@ -14,9 +16,12 @@ from bench.fidelity import (
     Repeated,
     Span,
     averaged,
+    beyond_open,
     calibrated,
     errors,
     machine_of,
+    next_scenario,
+    runs_at_once,
     scenarios,
     standard_errors_pct,
     table,
@@ -124,7 +129,16 @@ def test_what_live_runs_leave_open_is_told_from_how_they_differ() -> None:
     mean, tail = standard_errors_pct([calm, late])
     assert mean == pytest.approx(100 * (22.35 / 2) / 214.12, abs=0.01)
     assert 5 < tail < 15, "the 99th percentile of two draws is 300 ms in a quarter of all, else 400"
-    assert standard_errors_pct([calm, calm]) == (0, 0)
+    steady = [200_000.0] * 100
+    assert standard_errors_pct([steady, steady]) == (0, 0)
+
+
+def test_two_runs_that_agree_by_chance_leave_the_99th_percentile_open() -> None:
+    """One slow iteration in each run: there might have been none, or two."""
+    run = [200_000.0] * 32 + [230_000.0]
+    mean, tail = standard_errors_pct([run, run])
+    assert mean == 0
+    assert 3 < tail < 9, "230 ms in 86 of 100 draws, else 200"
 
 
 def test_a_scenario_is_played_until_its_times_are_known() -> None:
@@ -153,3 +167,47 @@ def test_a_scenario_is_played_until_its_times_are_known() -> None:
 def as_measured(found: tuple[Times, ...]) -> tuple[list[float], ...]:
     """Iterations with these means."""
     return tuple([1000 * one.mean_ms] for one in found)
+
+
+def test_the_time_goes_to_the_scenario_that_is_known_least() -> None:
+    def runs(*means_us: float) -> list[Played]:
+        return [replace(PLAYED, took_us=([mean_us], [mean_us])) for mean_us in means_us]
+
+    free = EQUAL.mode
+    modes = [free, MANAGED, free]
+    known, vague, vaguest = (
+        runs(*[200_000] * RUNS_FREE),
+        runs(200_000, 220_000),
+        runs(*[180_000, 220_000] * 2),
+    )
+
+    def chosen(*played: list[Played], passed_s: float = 0) -> int | None:
+        return next_scenario(modes, played, quick=False, passed_s=passed_s)
+
+    assert chosen([], [], []) == 0
+    assert chosen(vaguest, vague, []) == 2, "each is played as often as at least first"
+    assert chosen(known, vague, vaguest) == 2
+    assert chosen(vaguest, vague, known) == 0
+    assert chosen(known, vague, known) == 1
+    assert chosen(known, runs(200_000, 200_000), known) is None
+    assert chosen(vaguest, vague, vaguest, passed_s=LIVE_S) is None
+    assert chosen(vaguest, vague, [], passed_s=LIVE_S) == 2
+    assert runs_at_once(free, 0, quick=False) == RUNS_FREE
+    assert runs_at_once(MANAGED, 1, quick=False) == RUNS_MANAGED - 1
+    assert runs_at_once(free, RUNS_FREE, quick=False) == ROUND
+    assert runs_at_once(free, RUNS_MOST - 1, quick=False) == 1
+    assert runs_at_once(free, 0, quick=True) == 1
+
+
+def test_it_is_counted_which_errors_are_larger_than_what_the_live_runs_leave_open() -> None:
+    def made(*means_us: float) -> Repeated:
+        return Repeated(tuple(replace(PLAYED, took_us=([one], [one])) for one in means_us))
+
+    found = {"fair": (Times(1, 1),), "as measured": (Times(206, 210),)}
+    known = [Predicted(made(198_000, 202_000), found), Predicted(made(190_000, 210_000), found)]
+    assert beyond_open(known, 0) == (1, 2), (
+        "3 % are three standard errors of one, and less than one of the other"
+    )
+    assert beyond_open([*known, Predicted(made(200_000), found)], 0) == (1, 2), (
+        "a single run says nothing of that"
+    )
