@@ -6,10 +6,10 @@ import heapq
 import queue
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from rm.adapters.playbook.control import Hands, carry_out
-from rm.adapters.playbook.forks import Forks
 from rm.adapters.playbook.hosts import Ways
 from rm.adapters.playbook.orders import Orders
 from rm.adapters.playbook.program import OutcomeUnknown
@@ -20,7 +20,6 @@ from rm.playbook.model.steps import Batch
 from rm.playbook.run.conduct import Part
 from rm.playbook.run.report import Progress, Report
 
-Outcome = dict[str, Any] | BaseException  # what became of a batch
 WAKE_S = 1.0  # a Ctrl-C that comes right before a wait is seen only after it
 
 
@@ -37,12 +36,12 @@ class Conductor:
         ways: Ways,
         report: Report,
         stopping: threading.Event,
-        pool: Forks,
+        pool: ThreadPoolExecutor,
     ) -> None:
         self.orders, self.roster, self.ways = orders, roster, ways
         self.report, self.stopping, self.pool = report, stopping, pool
         self.planned: dict[str, dict[str, Any]] = {}  # in check mode: what would be there by now
-        self._over: queue.SimpleQueue[tuple[str, Batch, Outcome]] = queue.SimpleQueue()
+        self._over: queue.SimpleQueue[tuple[str, Batch, Future[dict[str, Any]]]] = queue.SimpleQueue()
 
     def run(self, part: Part) -> None:
         """The hosts of one part of a play, to the end."""
@@ -64,19 +63,19 @@ class Conductor:
                 break
             try:
                 wait_s = max(0.0, min(WAKE_S, later[0][0] - time.monotonic())) if later else WAKE_S
-                name, batch, outcome = self._over.get(timeout=wait_s)
+                name, batch, future = self._over.get(timeout=wait_s)
             except queue.Empty:
                 while later and later[0][0] <= time.monotonic():
                     self._start(part, *heapq.heappop(later)[2:])
                 continue
             running -= 1
-            if isinstance(outcome, RmError):
-                part.lost(name, str(outcome), isinstance(outcome, OutcomeUnknown))
-            elif isinstance(outcome, BaseException):
-                raise outcome
+            try:
+                result = future.result()
+            except RmError as problem:
+                part.lost(name, str(problem), isinstance(problem, OutcomeUnknown))
             else:
-                self.planned[batch.target or name] = outcome["planned"]
-                part.record(name, outcome["results"])
+                self.planned[batch.target or name] = result["planned"]
+                part.record(name, result["results"])
             self._settle(part)
 
     def _start(self, part: Part, name: str, batch: Batch) -> None:
@@ -84,7 +83,8 @@ class Conductor:
         task, more = part.doing(name)
         said = masked_text(task, self.orders.files.vault.secrets)
         self.orders.tell(Progress("start", said, hosts=(name,), more=more))
-        self.pool.do(lambda: over.put((name, batch, self._outcome(name, batch))))
+        future = self.pool.submit(self._carry_out, name, batch)
+        future.add_done_callback(lambda done: over.put((name, batch, done)))
 
     def _settle(self, part: Part) -> None:
         for settled in part.settled():
@@ -92,12 +92,6 @@ class Conductor:
             result = masked(settled, self.orders.files.vault.secrets)
             self.report.results.setdefault(result.host, []).append(result)
             self.orders.tell(Progress("task", result=result))
-
-    def _outcome(self, name: str, batch: Batch) -> Outcome:
-        try:
-            return self._carry_out(name, batch)
-        except BaseException as problem:  # raised where the run is conducted
-            return problem
 
     def _carry_out(self, name: str, batch: Batch) -> dict[str, Any]:
         """A batch's steps to their answers; runs in a thread of the pool. Raises RmError."""

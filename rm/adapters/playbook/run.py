@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,7 +22,6 @@ from rm.adapters.playbook.become import Passwords
 from rm.adapters.playbook.control import Daemon
 from rm.adapters.playbook.control import Prompt as Ask
 from rm.adapters.playbook.files import LocalFiles, read_playbook
-from rm.adapters.playbook.forks import Forks
 from rm.adapters.playbook.hosts import Agents, Ways
 from rm.adapters.playbook.orders import Orders
 from rm.adapters.playbook.part import Conductor
@@ -159,7 +159,7 @@ class _Run:
         cache, note = self.orders.files.fact_cache, lambda text: self.orders.tell(Progress("note", text))
         if cache is not None:
             cache.load(states, note)
-        with Forks(self.orders.forks) as pool:
+        with ThreadPoolExecutor(self.orders.forks, thread_name_prefix="playbook") as pool:
             conductor = Conductor(self.orders, self.roster, self.ways, self.report, self.stopping, pool)
             try:
                 for index, (play, grows) in enumerate(growing):
@@ -178,7 +178,7 @@ class _Run:
                 if self.part is not None:
                     left -= {name for name, one in self.part.runs.items() if one.position == END}
                 self.unfinished |= {name for name in left if not states[name].failed}
-                pool.drop()
+                pool.shutdown(wait=False, cancel_futures=True)
             finally:
                 self.ways.close()
                 if cache is not None:
