@@ -64,7 +64,6 @@ FLOORS: list[dict[str, str]] = [
         "version": "rm's own version",
         "quick_dataclass": "dataclasses at a fifth of what compiling their methods takes",
         "quick_tuple": "named tuples at a tenth of what loading `typing` takes",
-        "quick_msgspec": "msgspec at a third of what loading it takes",
         "imported_later": "modules of the standard library that are imported at their first use",
         "compiled_later": "regular expressions that are compiled at their first use",
     },

@@ -75,9 +75,6 @@ class Session:
     @cached_property
     def config(self) -> Config:
         """Read once a command. Raises ConfigError."""
-        from rm.quick_msgspec import load_msgspec
-
-        load_msgspec()
         from rm.config import load_config
 
         return load_config(self.config_flag)
