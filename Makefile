@@ -59,14 +59,12 @@ frameworks: need-test $(DEV) $(DDP)/.installed $(MPI)/.installed $(SUBMITIT)/.in
 gpu: need-lab $(DEV)
 	RM_TEST_GPU=1 RM_TEST_TORCH=$(TORCH_PYTHON) $(PYTEST) tests/gpu $(ARGS)
 
-# what share of the generated examples; `make examples` tries all, as CI does each night
-EXAMPLES := 0.5
-
 # eight at a time, also on two cores: more than half of the end-to-end tests is waiting. A file's tests stay together,
 # as they share hosts; tests/conftest.py says in which order the files come. A worker that dies ends the run: with
-# another one in its place, pytest-xdist waits at the end without end
+# another one in its place, pytest-xdist waits at the end without end. Half of the generated examples are tried;
+# `make examples` tries all, as CI does each night
 test: need-test $(DEV) $(POSIX)
-	RM_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) --numprocesses 8 --dist loadfile --no-loadscope-reorder \
+	RM_TEST_EXAMPLES=$${RM_TEST_EXAMPLES:-0.5} $(PYTEST) --numprocesses 8 --dist loadfile --no-loadscope-reorder \
 	    --max-worker-restart 0 $(ARGS)
 
 # the tests that need no hosts, with all of the generated examples and seeds

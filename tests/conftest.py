@@ -18,7 +18,7 @@ from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-from tests import postgres, preloaded
+from tests import postgres
 from tests.examples import examples
 
 settings.register_profile(
@@ -68,13 +68,10 @@ _handlers = [signal.getsignal(number) for number in ENDING]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _made_once(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The workers of a run fork programs from the same processes, and one of them runs `initdb`. Their
-    directories are beside each other."""
+def _initialised_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One worker of a run runs PostgreSQL's `initdb`; their directories are beside each other."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        of_all = tmp_path_factory.getbasetemp().parent
-        preloaded.share(of_all, owner=os.getppid())
-        postgres.shared = of_all / "postgres"
+        postgres.shared = tmp_path_factory.getbasetemp().parent / "postgres"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -80,6 +80,7 @@ class Server:
                 return
             self._initdb()
             unfinished = shared.with_suffix(".new")
+            shutil.rmtree(unfinished, ignore_errors=True)  # of one that was stopped while it copied
             _copy(data, unfinished)
             unfinished.rename(shared)
 

@@ -1,22 +1,17 @@
 """Daemons, commands and agents that begin in a fork of a process which has loaded what they need, which takes
 most of their processor time. What they do then, and how, is what the programs do. Other tests start these.
-
-All workers of a run fork from the same two processes (`share`).
 """
 
 from __future__ import annotations
 
 import atexit
-import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -28,11 +23,9 @@ from tests import preloading
 ANSWER_BYTES = 64  # of the server: a number
 READ_BY_PYTHON = ("PYTHON", "LC_", "LANG")  # variables by which it begins
 UTF8 = ("LC_ALL", "C.UTF-8")  # which is as if none were set
-WAITING = 64  # that connect at once
 _lock = threading.Lock()
-_servers: dict[tuple[int, str], socket.socket] = {}  # by process, since a fork has none, and kind
-_started: list[subprocess.Popen[bytes]] = []  # by this process
-_place: tuple[Path, int] | None = None  # where their sockets are, and the process with which they end
+# by process, since a fork of one has none, and kind
+_servers: dict[tuple[int, str], tuple[socket.socket, subprocess.Popen[bytes]]] = {}
 
 
 class Program:
@@ -140,7 +133,7 @@ def run(
         program = Program(argv, env, cwd, (given.fileno(), out.fileno(), err.fileno()))
         try:
             code = program.wait(timeout)
-        except subprocess.TimeoutExpired:
+        except BaseException:  # also of Ctrl-C
             program.kill()
             program.wait()
             raise
@@ -164,65 +157,24 @@ def _said(stream: BinaryIO) -> str:
 def _server(kind: str) -> socket.socket:
     mine = os.getpid(), kind
     if mine not in _servers:
-        _servers[mine] = _connected(kind)
-    return _servers[mine]
+        ours, its = socket.socketpair()
+        flags, env = ([], None) if kind == preloading.RMX else (["-S", "-E"], {"PATH": os.environ["PATH"]})
+        with its:
+            process = subprocess.Popen(
+                [sys.executable, *flags, preloading.__file__, str(its.fileno()), kind],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[its.fileno()],
+                cwd="/",
+                env=env,
+            )
+        _servers[mine] = ours, process
+        atexit.register(_end, mine)
+    return _servers[mine][0]
 
 
-def _connected(kind: str) -> socket.socket:
-    """With the process of this kind, which is started where there is none yet."""
-    global _place
-    _place = _place or _own_place()
-    folder, owner = _place
-    # a name of any length, where that of a socket has a hundred bytes at most
-    where = os.open(folder, os.O_RDONLY)
-    try:
-        name = f"/proc/self/fd/{where}/{kind}"
-        with open(f"{name}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not os.path.exists(name):
-                with socket.socket(socket.AF_UNIX) as door:
-                    door.bind(name)
-                    door.listen(WAITING)
-                    _started.append(_start(kind, door.fileno(), owner))
-        control = socket.socket(socket.AF_UNIX)
-        control.connect(name)
-        return control
-    finally:
-        os.close(where)
-
-
-def _start(kind: str, door: int, owner: int) -> subprocess.Popen[bytes]:
-    flags, env = ([], None) if kind == preloading.RMX else (["-S", "-E"], {"PATH": os.environ["PATH"]})
-    return subprocess.Popen(
-        [sys.executable, *flags, preloading.__file__, kind, str(door), str(owner)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        pass_fds=[door],
-        cwd="/",
-        env=env,
-        start_new_session=True,  # it outlives who started it, if others use it as well
-    )
-
-
-def _own_place() -> tuple[Path, int]:
-    """Of a run without workers: what is started ends with this process."""
-    folder, me = Path(tempfile.mkdtemp(prefix="rm-preloaded-")), os.getpid()
-
-    def end() -> None:
-        if os.getpid() == me:  # not in a fork
-            for control in _servers.values():
-                control.close()
-            for process in _started:
-                process.kill()
-                process.wait()
-            shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(end)
-    return folder, me
-
-
-def share(folder: Path, owner: int) -> None:
-    """All workers of a run start programs from the same processes, which end with the process `owner`.
-    Only who may start programs as this user may enter the folder."""
-    global _place
-    _place = folder, owner
+def _end(which: tuple[int, str]) -> None:
+    if which[0] == os.getpid():
+        server, process = _servers.pop(which)
+        server.close()  # then it ends, too
+        process.wait()

@@ -58,49 +58,27 @@ LOADED = {
 STREAMS = 3  # standard input, output and error, and then where the exit code is told
 
 
-def serve(door: socket.socket, owner: int, main: Callable[[], int]) -> None:
-    """All who connect, until the process whose number is `owner` has ended."""
+def serve(control: socket.socket, main: Callable[[], int]) -> None:
+    """Until the process that asks has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ended = os.pidfd_open(owner)
     with selectors.DefaultSelector() as selector:
-
-        def greet() -> None:
-            control, _ = door.accept()
-            selector.register(control, selectors.EVENT_READ, lambda: hear(control))
-
-        def hear(control: socket.socket) -> None:
-            with suppress(ConnectionError):
-                if _begin(control, main, selector):
-                    return
-            selector.unregister(control)
-            control.close()
-
-        selector.register(door, selectors.EVENT_READ, greet)
-        selector.register(ended, selectors.EVENT_READ)
+        selector.register(control, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
-                if key.fd == ended:
+                if key.data is not None:
+                    key.data()
+                    continue
+                head, given, _, _ = socket.recv_fds(control, 4, STREAMS + 1)
+                if not head:
                     return
-                key.data()
-
-
-def _begin(control: socket.socket, main: Callable[[], int], selector: selectors.BaseSelector) -> bool:
-    """Whether there was a request. Whoever has ended, even in the middle of one, asks for nothing more."""
-    head, given, _, _ = socket.recv_fds(control, 4, STREAMS + 1)
-    asked = _whole(control, int.from_bytes(head, "big")) if len(head) == 4 else b""
-    if not asked:
-        for descriptor in given:
-            os.close(descriptor)
-        return False
-    pid = os.fork()
-    if not pid:
-        _become(main, json.loads(asked), given[:STREAMS])
-    with suppress(BrokenPipeError):
-        control.sendall(str(pid).encode())
-    for descriptor in given[:STREAMS]:
-        os.close(descriptor)
-    _watch(selector, pid, given[STREAMS])
-    return True
+                request = json.loads(_whole(control, int.from_bytes(head, "big")))
+                pid = os.fork()
+                if not pid:
+                    _become(main, request, given[:STREAMS])
+                control.sendall(str(pid).encode())
+                for descriptor in given[:STREAMS]:
+                    os.close(descriptor)
+                _watch(selector, pid, given[STREAMS])
 
 
 def _watch(selector: selectors.BaseSelector, pid: int, told: int) -> None:
@@ -126,13 +104,9 @@ def _watch(selector: selectors.BaseSelector, pid: int, told: int) -> None:
 
 
 def _whole(control: socket.socket, size: int) -> bytes:
-    """Empty where it ends before."""
     data = b""
     while len(data) < size:
-        part = control.recv(size - len(data))
-        if not part:
-            return b""
-        data += part
+        data += control.recv(size - len(data))
     return data
 
 
@@ -196,6 +170,6 @@ def _loaded(kind: str) -> Callable[[], int]:
 if __name__ == "__main__":
     sys.path[0] = str(AGENTS)  # not the folder of tests
     gc.disable()
-    program = _loaded(sys.argv[1])
+    program = _loaded(sys.argv[2])
     gc.freeze()
-    serve(socket.socket(fileno=int(sys.argv[2])), int(sys.argv[3]), program)
+    serve(socket.socket(fileno=int(sys.argv[1])), program)

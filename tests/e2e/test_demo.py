@@ -129,7 +129,7 @@ def test_the_pair_shares_links_and_gains(home: Path) -> None:
 @pytest.mark.parametrize(
     ("reached", "number"),
     [("starting 5 hosts", signal.SIGTERM), ("placed on", signal.SIGINT)],
-    ids=["lab-sigterm", "daemon-and-jobs-ctrl-c"],
+    ids=["lab-sigterm", "jobs-ctrl-c"],
 )
 def test_interrupted_it_leaves_nothing(home: Path, reached: str, number: signal.Signals) -> None:
     process = demo(home, "--quick")

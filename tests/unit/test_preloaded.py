@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -52,29 +51,3 @@ def test_a_daemon_is_waited_for_and_its_end_is_told(tmp_path: Path) -> None:
         assert daemon.wait(60) == daemon.poll() == code
         daemon.kill()  # it has gone: nobody else hears it
     assert "leads with epoch 3" in log.read_text()
-
-
-def test_workers_of_a_run_share_the_process_that_has_loaded_rm(tmp_path: Path) -> None:
-    """It ends with the run, and not with the worker that was the first to need it."""
-    worker = """
-import os, sys
-from pathlib import Path
-from tests import preloaded
-preloaded.share(Path(sys.argv[1]), int(sys.argv[2]))
-program = preloaded.Program(["rmx", "--version"], os.environ, "/", (0, 1, 2))
-print(Path(f"/proc/{program.pid}/stat").read_text().rpartition(")")[2].split()[1], program.wait(60))
-"""
-    with subprocess.Popen(["sleep", "1000"]) as run:
-        argv = [sys.executable, "-P", "-c", worker, tmp_path, str(run.pid)]
-        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-        ways = {"env": env, "stdout": subprocess.PIPE, "text": True, "cwd": "/"}
-        workers = [subprocess.Popen(argv, **ways) for _ in range(2)]
-        said = [worker.communicate(timeout=60)[0].splitlines()[-1] for worker in workers]
-        assert len({*said}) == 1, said
-        number, code = map(int, said[0].split())
-        assert code == 0
-        assert subprocess.run(argv, **ways).stdout.splitlines()[-1] == said[0]
-        handle = os.pidfd_open(number)
-        run.kill()
-    with os.fdopen(handle):
-        assert select.select([handle], [], [], 60)[0], "it does not end with the run"

@@ -43,6 +43,6 @@ def _without_the_machines(lab: Lab) -> Lab:
     """On a system without apt, nothing."""
     for host in lab.hosts:
         if LISTS.is_dir():
-            done = lab.exec(host.name, ["sh", "-e", "-c", f"{NO_LISTS}; {NO_CATALOG}"])
+            done = lab.exec(host.name, ["sh", "-e", "-c", f"{NO_LISTS} && {NO_CATALOG}"])
             assert done.returncode == 0, done.stderr
     return lab
