@@ -79,6 +79,8 @@ class Beginning:
             for rank in self._attempt.ranks:
                 if rank.pipe is not None:
                     self._attempt.poll.register(rank.pipe, select.POLLIN)
+                    if select.select([rank.pipe], [], [], 0)[0]:
+                        self.hear(rank)  # at once, so that it is told with the ends that are due now
 
     def _may_spawn(self, rank):
         """Is it started with nothing that only `become_task` knows?"""

@@ -22,48 +22,55 @@ from rm.web.callers.sight import Sight
 from rm.web.ports import Reasons
 
 IDLE_S = 60.0  # rows that nobody asked for in so long, or in twice that, are forgotten
+MOST = 2 * JOBS_MOST  # rows: two full lists in turn come whole from what was kept
+ROW_BYTES = 1 << 10  # a usual row has 350; a user may make one a hundred times as long
 Row = tuple[Job, Demand | None, ReasonCode | None, str, bytes]  # what it was made of, and its text
 _encode = msgspec.json.Encoder().encode
 
 
 class KeptRows:
-    """From any thread, but for `stay`. Of about 3 * `most` rows, 350 bytes each, at most; with them their
-    jobs are kept alive, so that what is not asked for is forgotten soon."""
+    """From any thread, but for `stay`. Of 2 * `most` rows at most, of `ROW_BYTES` each at most: a longer one
+    is written anew each time. With the rows their jobs are kept alive, so that what is not asked for is
+    forgotten soon."""
 
-    def __init__(self, most: int = JOBS_MOST) -> None:
+    def __init__(self, most: int = MOST) -> None:
         self._most = most
         # those used since the last turn, and of those used before the others; by the job's id as its owner
-        # sees it, and by the negative id as others do
+        # sees it, and by two negative numbers as others do, with its hosts and without
         self._new: dict[int, Row] = {}
         self._old: dict[int, Row] = {}
-        self._hostless = False  # do others see no hosts?
         self._timer: asyncio.TimerHandle | None = None
 
     def texts(self, found: Iterable[Job], reasons: Reasons, sight: Sight) -> list[bytes]:
         """The row of each job, as the caller may see it."""
         all_whole, user = sight.caller.operates, sight.caller.user
-        if not all_whole and sight.hosts is not self._hostless:
-            self._new, self._old, self._hostless = {}, {}, sight.hosts
-        new, old = self._new, self._old
+        new, old, most = self._new, self._old, self._most
         code_of, partition_of = reasons.codes(), reasons.partitions.get
         made: list[bytes] = []
         for job in found:
             key = number = job.id
             if not (all_whole or job.spec.user == user):
-                key = -number
-            row = new.get(key)
-            if row is None and (row := old.get(key)) is not None:
-                new[key] = row
+                key = -2 * number - sight.hosts
+            row, is_new = new.get(key), False
+            if row is None:
+                row, is_new = old.get(key), True
             if (
                 row is None
                 or row[0] is not job
                 or (row[1] is not None and code_of(job, row[1]) is not row[2])
                 or partition_of(number, "") != row[3]
             ):
-                new[key] = row = _row(job, reasons, sight)
+                row, is_new = _row(job, reasons, sight), True
             made.append(row[4])
-        if len(new) > self._most:
-            self._turn()
+            if not is_new:
+                continue
+            if len(row[4]) > ROW_BYTES:
+                new.pop(key, None)  # an earlier one may have been short
+                continue
+            if len(new) >= most and key not in new:
+                self._turn()
+                new, old = self._new, self._old
+            new[key] = row
         return made
 
     def stay(self) -> None:

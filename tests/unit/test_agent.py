@@ -96,7 +96,7 @@ def test_an_agent_that_hears_nothing_of_its_daemon_ends_and_its_tasks_do_not(
     files = tmp_path / "agents"
     shutil.copytree(AGENTS, files, ignore=shutil.ignore_patterns("__pycache__"))
     patient = (files / "rm_channel.py").read_text()
-    (files / "rm_channel.py").write_text(patient.replace("SILENT_S = 300.0", "SILENT_S = 1.0"))
+    (files / "rm_channel.py").write_text(patient.replace("SILENT_S = 300.0", "SILENT_S = 5.0"))
     agent = start()
     agent.launch(SH + "until [ -e go ]; do sleep 0.02; done", chdir=str(agent.state))
     agent.end()

@@ -334,9 +334,32 @@ def test_rows_that_are_kept_have_a_bound() -> None:
     kept, whys = KeptRows(most=10), Whys(None)
     for first in range(0, 100, 5):
         kept.texts([builders.job(first + i + 1) for i in range(5)], whys, Sight(OPERATOR))
-        assert len(kept._new) + len(kept._old) <= 25
+        assert len(kept._new) + len(kept._old) <= 20
     page = [builders.job(i) for i in range(1, 13)]  # one page beyond the bound is joined all the same
     assert [row[0] for row in rows(kept, page, whys, Sight(OPERATOR))] == list(range(1, 13))
+
+
+def test_rows_that_are_kept_are_no_more_than_two_generations_whatever_is_listed() -> None:
+    kept, whys = KeptRows(most=10), Whys(None)
+    for first in range(0, 80, 10):
+        kept.texts([builders.job(first + i + 1) for i in range(10)], whys, Sight(OPERATOR))
+        assert len(kept._new) + len(kept._old) <= 20
+
+
+def test_a_long_row_is_written_and_not_kept() -> None:
+    """A control character is six bytes of JSON: a comment makes a row of 24 kB."""
+    kept, whys, sight = KeptRows(), Whys(None), Sight(OPERATOR)
+    long = [builders.job(i, comment="\x01" * 4_096) for i in range(1, 51)]
+    short = [builders.job(i) for i in range(1, 51)]
+    for jobs in (short, long, long):  # what was kept of them before is gone, too
+        found = rows(kept, jobs, whys, sight)
+        assert [row[19] for row in found] == [job.spec.comment for job in jobs]
+    held = [row for rows_of in (kept._new, kept._old) for row in rows_of.values()]
+    assert sum(len(row[4]) for row in held) == 0
+    rows(kept, short, whys, sight)
+    held = [row for rows_of in (kept._new, kept._old) for row in rows_of.values()]
+    assert len(held) == len(short)
+    assert all(len(row[4]) <= kept_rows.ROW_BYTES for row in held)
 
 
 def test_jobs_out_of_the_store_are_listed_as_they_are_stored(tmp_path: Path) -> None:
