@@ -199,7 +199,7 @@ def test_rows_of_a_newer_daemon_are_read_by_the_names_of_their_columns(
     told = ROW._replace(array_parts=[["1", "PENDING", "PD", "JobHeldUser"]])
     columns, values = ["colour", *reversed(JobRow._fields)], ["red", *reversed(told)]
     page = msgspec.json.encode({"columns": columns, "rows": [values], "more": False})
-    monkeypatch.setattr(listing, "answered", lambda *_: page)
+    monkeypatch.setattr(listing, "read", lambda *_: page)
     assert listing.rows_at_once("/nowhere", {}) == [told]
     read = Asking._read
     monkeypatch.setattr(Asking, "_read", lambda mine, kind, data: read(mine, kind, page))
@@ -209,7 +209,7 @@ def test_rows_of_a_newer_daemon_are_read_by_the_names_of_their_columns(
 def test_rows_of_an_older_daemon_lack_the_columns_that_came_later(monkeypatch: pytest.MonkeyPatch) -> None:
     older = len(JobRow._fields) - len(JobRow._field_defaults)
     page = msgspec.json.encode({"columns": JobRow._fields[:older], "rows": [ROW[:older]], "more": False})
-    monkeypatch.setattr(listing, "answered", lambda *_: page)
+    monkeypatch.setattr(listing, "read", lambda *_: page)
     assert listing.rows_at_once("/nowhere", {}) == [ROW._replace(array_parts=())]
 
 
